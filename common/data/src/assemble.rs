@@ -1,13 +1,17 @@
 //! Encoded rows become units: one a record, or one a person.
 
+use crate::cache::{Cache, Place, Writer};
+use crate::changes::Changes;
 use crate::encode::{Encoded, Encoder, Fate, Purpose};
 use crate::error::{DataError, RowProblem};
 use crate::source::{RowError, Sink, field_name};
-use crate::{LocalCounts, Unreadable};
-use dp_pvi_records::{LineProblem, RecordTable, RecordTableBuilder, RecordView, Row};
+use crate::{Changed, LocalCounts, Unreadable};
+use dp_pvi_privacy::stored::UnitStore;
+use dp_pvi_records::{LineProblem, RecordTable, RecordView, Row};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::public::Extra;
 use std::collections::HashMap;
+use std::fs::File;
 
 /// Collects the rows of a data set.
 pub(crate) struct Assembler<'s> {
@@ -16,11 +20,13 @@ pub(crate) struct Assembler<'s> {
     encoder: Encoder<'s>,
     row: Encoded,
     units: UnitsOf,
-    table: RecordTableBuilder,
+    table: Place,
     records: u64,
     dropped: u64,
     /// Rows to be predicted that cannot be read.
     unreadable: Vec<Unreadable>,
+    /// What the schema changed in rows that are to be predicted.
+    changes: Option<Changes>,
     /// Most entries of one unit, where there is a limit: a unit that has more contributes nothing.
     room: Option<u64>,
     /// Field of the column whose text is wanted, and that text of every row.
@@ -32,7 +38,15 @@ pub(crate) struct Assembler<'s> {
 pub(crate) struct Assembled {
     pub(crate) table: RecordTable,
     pub(crate) counts: LocalCounts,
+    /// Of rows to be predicted.
+    pub(crate) predicted: Predicted,
+}
+
+/// What is known of rows to be predicted beside the table.
+#[derive(Default)]
+pub(crate) struct Predicted {
     pub(crate) unreadable: Vec<Unreadable>,
+    pub(crate) changed: Vec<Changed>,
     /// One a row, where they are wanted.
     pub(crate) ids: Vec<String>,
 }
@@ -74,10 +88,11 @@ impl<'s> Assembler<'s> {
             encoder: Encoder::new(schema, purpose),
             row: Encoded::default(),
             units: if grouped { UnitsOf::Persons(Persons::default()) } else { UnitsOf::Records },
-            table: RecordTable::builder(schema.dimension() as usize),
+            table: Place::Memory(RecordTable::builder(schema.dimension() as usize)),
             records: 0,
             dropped: 0,
             unreadable: Vec::new(),
+            changes: (purpose == Purpose::Prediction).then(Changes::default),
             room: None,
             id: None,
             ids: Vec::new(),
@@ -90,13 +105,41 @@ impl<'s> Assembler<'s> {
         Self { id: Some(fields), ..self }
     }
 
+    /// Puts the units into a file in place of memory.
+    pub(crate) fn onto_disk(self, file: File) -> Self {
+        Self { table: Place::Disk(Writer::new(file, self.schema.dimension() as usize)), ..self }
+    }
+
+    /// Counts the units and keeps none.
+    pub(crate) fn keeping_nothing(self) -> Self {
+        Self { table: Place::Nowhere, ..self }
+    }
+
     /// Units with more entries contribute nothing.
     pub(crate) fn holding(self, entries: Option<u64>) -> Self {
         Self { room: entries, ..self }
     }
 
-    /// The finished table.
-    pub(crate) fn finish(mut self) -> Result<Assembled, DataError> {
+    /// The finished table, in memory.
+    pub(crate) fn finish(self) -> Result<Assembled, DataError> {
+        let (place, counts, predicted) = self.end()?;
+        let table = match place {
+            Place::Memory(table) => table.finish(),
+            Place::Disk(writer) => writer.finish()?.whole()?,
+            Place::Nowhere => RecordTable::empty(0),
+        };
+        Ok(Assembled { table, counts, predicted })
+    }
+
+    /// The finished units, in the file.
+    pub(crate) fn finish_onto_disk(self) -> Result<Option<Cache>, DataError> {
+        match self.end()?.0 {
+            Place::Memory(_) | Place::Nowhere => Ok(None),
+            Place::Disk(writer) => writer.finish().map(Some),
+        }
+    }
+
+    fn end(mut self) -> Result<(Place, LocalCounts, Predicted), DataError> {
         let units = match self.units {
             UnitsOf::Records => self.records,
             UnitsOf::Persons(persons) => {
@@ -106,18 +149,23 @@ impl<'s> Assembler<'s> {
             }
         };
         let counts = LocalCounts { units, records: self.records, dropped: self.dropped };
-        Ok(Assembled { table: self.table.finish(), counts, unreadable: self.unreadable, ids: self.ids })
+        let changed = self.changes.map(|changes| changes.rows).unwrap_or_default();
+        Ok((self.table, counts, Predicted { unreadable: self.unreadable, changed, ids: self.ids }))
     }
 
     /// A record that contributes nothing: a unit where every record is one. Of a person it cannot be told whose it is, so it makes none.
     fn nothing_of_anybody(&mut self) {
         self.records += 1;
         self.dropped += 1;
-        if self.id.is_some() {
-            self.ids.push(String::new());
-        }
         if matches!(self.units, UnitsOf::Records) {
             self.table.start_unit();
+        }
+    }
+
+    /// Keeps the text by which people know a row.
+    fn keep_id(&mut self, row: &impl Row) {
+        if let Some(field) = self.id {
+            self.ids.push(row.cell(field).with_text(|text| String::from_utf8_lossy(text).into_owned()));
         }
     }
 
@@ -132,10 +180,12 @@ impl<'s> Assembler<'s> {
 impl Sink for Assembler<'_> {
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
         self.records += 1;
-        if let Some(field) = self.id {
-            self.ids.push(row.cell(field).with_text(|text| String::from_utf8_lossy(text).into_owned()));
-        }
-        let fate = match self.encoder.encode(row, &mut self.row, &mut ()) {
+        self.keep_id(row);
+        let encoded = match &mut self.changes {
+            None => self.encoder.encode(row, &mut self.row, &mut ()),
+            Some(changes) => changes.of_row(self.records, self.schema, |watch| self.encoder.encode(row, &mut self.row, watch)),
+        };
+        let fate = match encoded {
             Ok(fate) => fate,
             Err(fault) if self.purpose.rejects() => return Err(RowError::Fault(fault)),
             Err(fault) => {
@@ -151,8 +201,9 @@ impl Sink for Assembler<'_> {
         match &mut self.units {
             UnitsOf::Records => {
                 self.table.start_unit();
+                self.table.holds()?;
                 if fate == Fate::Kept && fits(entries) {
-                    self.table.push_record(self.row.view()).map_err(RowError::Table)?;
+                    self.table.push_record(self.row.view())?;
                 }
             }
             UnitsOf::Persons(persons) => {
@@ -181,16 +232,20 @@ impl Sink for Assembler<'_> {
         Ok(())
     }
 
-    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError> {
+    fn broken(&mut self, problem: LineProblem, rest: &impl Row) -> Result<(), RowError> {
         if self.purpose.rejects() {
             return Err(RowError::Line(problem));
         }
+        self.keep_id(rest);
         self.nothing_of_anybody();
         self.unreadable(|| RowProblem::Line(problem));
         Ok(())
     }
 
     fn nothing(&mut self) {
+        if self.id.is_some() {
+            self.ids.push(String::new());
+        }
         self.nothing_of_anybody();
     }
 }
@@ -207,9 +262,9 @@ impl Sink for Both<'_> {
         self.by_formula.row(row)
     }
 
-    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError> {
-        self.plain.broken(problem)?;
-        self.by_formula.broken(problem)
+    fn broken(&mut self, problem: LineProblem, rest: &impl Row) -> Result<(), RowError> {
+        self.plain.broken(problem, rest)?;
+        self.by_formula.broken(problem, rest)
     }
 
     fn nothing(&mut self) {
@@ -233,12 +288,13 @@ impl Persons {
 
     /// Puts the records of every person side by side, in file order within the person. A person who has more entries than `most` contributes nothing, in whatever order
     /// the rows are.
-    fn fill(&self, table: &mut RecordTableBuilder, most: Option<u64>) -> Result<(), DataError> {
+    fn fill(&self, table: &mut Place, most: Option<u64>) -> Result<(), DataError> {
         let mut order: Vec<usize> = (0..self.records.len()).collect();
         order.sort_by_key(|&record| self.records[record].person);
         let mut next = order.into_iter().peekable();
         for person in (0_u32..).take(self.numbers.len()) {
             table.start_unit();
+            table.holds()?;
             while let Some(record) = next.next_if(|&record| self.records[record].person == person) {
                 let OfPerson { end, target, offset, extra, .. } = self.records[record];
                 let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);

@@ -4,7 +4,7 @@
 //! scaled to the schema's document length N: what drawing N words with replacement gives on average, without the draws.
 
 use crate::LocalCounts;
-use crate::assemble::Assembled;
+use crate::assemble::{Assembled, Predicted};
 use crate::encode::Purpose;
 use crate::error::{DataError, DocumentProblem};
 use crate::lines::{LONGEST_LINE, Lines, Next, without_mark};
@@ -44,7 +44,7 @@ pub(crate) fn load(rule: &DocumentRule, files: &[impl RecordFile], purpose: Purp
             return Err(DataError::Empty { path: path.to_owned() });
         }
     }
-    Ok(Assembled { table: collector.table.finish(), counts: collector.totals, unreadable: Vec::new(), ids: Vec::new() })
+    Ok(Assembled { table: collector.table.finish(), counts: collector.totals, predicted: Predicted::default() })
 }
 
 /// One document after the other becomes a unit.

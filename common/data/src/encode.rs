@@ -2,6 +2,7 @@
 
 use crate::error::CellProblem;
 use dp_pvi_records::{CellValue, RecordView, Row};
+use dp_pvi_schema::dates::DateRule;
 use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace};
 use dp_pvi_schema::public::Extra;
 use dp_pvi_schema::{
@@ -145,12 +146,14 @@ impl<'s> Encoder<'s> {
         let mut fate = Fate::Kept;
         for (field, column) in self.schema.columns().iter().enumerate() {
             let coded = match &column.kind {
-                ColumnKind::Number(rule) => number(rule, self.present(row.cell(field)), field, watch),
-                ColumnKind::Category(rule) => category(rule, self.levels[field].as_ref(), self.present(row.cell(field)), field, watch),
+                ColumnKind::Number(rule) => number(rule, self.present(row.cell(field)), row.decimal(), field, watch),
+                ColumnKind::Category(rule) => {
+                    category(rule, self.levels[field].as_ref(), self.present(row.cell(field)), row.decimal(), field, watch)
+                }
                 ColumnKind::Boolean(rule) => boolean(rule, self.present(row.cell(field)), field, watch),
                 ColumnKind::Ignored => Ok(Coded::Absent),
             };
-            let coded = coded.map_err(|problem| Fault { field, problem })?;
+            let coded = coded.map_err(|problem| fault(row, field, problem))?;
             if matches!(coded, Coded::Drop) {
                 fate = Fate::Dropped;
             }
@@ -164,7 +167,7 @@ impl<'s> Encoder<'s> {
             let field = Self::label_field(self.schema);
             let target = match &self.schema.label().kind {
                 LabelKind::Survival(rule) => self.survival(rule, row, field, &mut out.extra, watch)?,
-                _ => self.label(row, field, watch).map_err(|problem| Fault { field, problem })?,
+                _ => self.label(row, field, watch).map_err(|problem| fault(row, field, problem))?,
             };
             match target {
                 Some(target) => out.target = target,
@@ -206,7 +209,7 @@ impl<'s> Encoder<'s> {
         let label = self.schema.label();
         let cell = self.present(row.cell(field));
         let coded = match &label.kind {
-            LabelKind::Number(rule) => number(rule, cell, field, watch)?,
+            LabelKind::Number(rule) => number(rule, cell, row.decimal(), field, watch)?,
             // Has a rule of its own.
             LabelKind::Survival(_) => return Ok(None),
             LabelKind::Absent => return Ok(Some(0.0)),
@@ -260,14 +263,14 @@ impl<'s> Encoder<'s> {
         extra: &mut Extra,
         watch: &mut impl Watch,
     ) -> Result<Option<f64>, Fault> {
-        let at = |field: usize| move |problem| Fault { field, problem };
-        let time = number(&rule.time, self.present(row.cell(first)), first, watch).map_err(at(first))?;
+        let at = |field: usize| move |problem| fault(row, field, problem);
+        let time = number(&rule.time, self.present(row.cell(first)), row.decimal(), first, watch).map_err(at(first))?;
         let field = first + 1;
         let event = boolean(&rule.event, self.present(row.cell(field)), field, watch).map_err(at(field))?;
         let field = first + 2;
         let entry = match &rule.entry {
             None => Coded::Number(0.0),
-            Some(EntryRule { rule, .. }) => number(rule, self.present(row.cell(field)), field, watch).map_err(at(field))?,
+            Some(EntryRule { rule, .. }) => number(rule, self.present(row.cell(field)), row.decimal(), field, watch).map_err(at(field))?,
         };
         let (Coded::Number(time), Coded::Level(event), Coded::Number(entry)) = (time, event, entry) else { return Ok(None) };
         // Nobody is watched beyond the range: an event there is none before it.
@@ -389,12 +392,12 @@ impl Levels {
         }
     }
 
-    fn find(&self, cell: CellValue<'_>) -> Option<u32> {
+    fn find(&self, cell: CellValue<'_>, decimal: u8) -> Option<u32> {
         match self {
             Self::Text(levels) => cell.with_text(|text| levels.get(text).copied()),
             Self::Numbers(levels) => {
                 // Adding 0 turns −0 into 0.
-                let value = finite(cell).ok()? + 0.0;
+                let value = finite(cell, decimal).ok()? + 0.0;
                 let position = levels.binary_search_by(|(level, _)| (level + 0.0).total_cmp(&value)).ok()?;
                 Some(levels[position].1)
             }
@@ -402,20 +405,53 @@ impl Levels {
     }
 }
 
-/// The finite number that a cell is.
-fn finite(cell: CellValue<'_>) -> Result<f64, CellProblem> {
+/// The finite number that a cell is; `decimal` stands before the decimals of a text.
+fn finite(cell: CellValue<'_>, decimal: u8) -> Result<f64, CellProblem> {
     let value = match cell {
         CellValue::Null | CellValue::Boolean(_) => return Err(CellProblem::NotANumber),
-        CellValue::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok()).ok_or(CellProblem::NotANumber)?,
+        CellValue::Text(text) => parsed(std::str::from_utf8(text).map_err(|_| CellProblem::NotANumber)?, decimal)?,
         CellValue::Integer(value) => value as f64,
         CellValue::Number(value) => value,
     };
     if value.is_finite() { Ok(value) } else { Err(CellProblem::NotFinite) }
 }
 
-fn number(rule: &NumberRule, cell: Option<CellValue<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+/// The number that a text is. With a decimal comma a point would be a separator of thousands: it is refused.
+fn parsed(text: &str, decimal: u8) -> Result<f64, CellProblem> {
+    let value = match decimal {
+        b',' if text.contains('.') => None,
+        b',' => text.replacen(',', ".", 1).parse().ok(),
+        _ => text.parse().ok(),
+    };
+    let in_numbers =
+        |character: char| character.is_ascii_digit() || matches!(character, '.' | ',' | '+' | '-' | '\'' | ' ' | '\u{a0}' | '\u{202f}');
+    value.ok_or_else(|| {
+        let is_separated = text.contains(|character: char| character.is_ascii_digit()) && text.chars().all(in_numbers);
+        if is_separated { CellProblem::Separator } else { CellProblem::NotANumber }
+    })
+}
+
+/// Why a cell is rejected: if it is no text at all, that is why.
+fn fault(row: &impl Row, field: usize, problem: CellProblem) -> Fault {
+    let is_text = !matches!(row.cell(field), CellValue::Text(text) if std::str::from_utf8(text).is_err());
+    Fault { field, problem: if is_text { problem } else { CellProblem::Encoding } }
+}
+
+/// The days that a cell's date is after the schema's.
+fn days(rule: &DateRule, cell: CellValue<'_>) -> Result<f64, CellProblem> {
+    match cell {
+        CellValue::Text(text) => rule.days(text).ok_or(CellProblem::NotADate),
+        CellValue::Null | CellValue::Boolean(_) | CellValue::Integer(_) | CellValue::Number(_) => Err(CellProblem::NotADate),
+    }
+}
+
+fn number(rule: &NumberRule, cell: Option<CellValue<'_>>, decimal: u8, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
-    let value = match finite(cell) {
+    let found = match &rule.date {
+        Some(date) => days(date, cell),
+        None => finite(cell, decimal),
+    };
+    let value = match found {
         Ok(value) => value,
         // A stored NaN is how tables of numbers say that there is no value.
         Err(CellProblem::NotFinite) if matches!(cell, CellValue::Number(value) if value.is_nan()) && rule.missing != CellPolicy::Reject => {
@@ -443,11 +479,12 @@ fn category(
     rule: &CategoryRule,
     levels: Option<&Levels>,
     cell: Option<CellValue<'_>>,
+    decimal: u8,
     field: usize,
     watch: &mut impl Watch,
 ) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
-    match levels.and_then(|levels| levels.find(cell)) {
+    match levels.and_then(|levels| levels.find(cell, decimal)) {
         Some(level) => {
             watch.cell(field, CellEvent::Level(level as usize));
             Ok(Coded::Level(level))

@@ -19,6 +19,17 @@ pub enum DataError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The cache of a site's units could not be written.
+    #[error(
+        "the cache of the records on the disk of the state folder cannot be written ({source}): make room there, or set [data] cache = \"memory\""
+    )]
+    Cache {
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The cache of a site's units could not be read.
+    #[error(transparent)]
+    Unread(#[from] dp_pvi_privacy::stored::Unread),
     /// A directory, a pipe or a device.
     #[error("{}: this is no regular file; name a CSV or Parquet file", path.display())]
     NotAFile {
@@ -178,7 +189,9 @@ pub enum Clue {
     #[error("the header has more {} than separators of the schema: set `delimiter = \"{}\"` under `[csv]` in the schema", name(*.0), char::from(*.0).escape_default())]
     Delimiter(u8),
     /// Two bytes a character.
-    #[error("the file is UTF-16: save it as UTF-8 (\"CSV UTF-8\" in Excel; `iconv -f UTF-16 -t UTF-8`)")]
+    #[error(
+        "the file is UTF-16: set `encoding = \"utf-16le\"` (or \"utf-16be\") under `[csv]` in the schema, or save it as UTF-8 (\"CSV UTF-8\" in Excel; `iconv -f UTF-16 -t UTF-8`)"
+    )]
     Utf16,
     /// A zip archive, which is what .xlsx and .ods files are.
     #[error("the file is a workbook or a zip archive (.xlsx, .ods, .zip): save the sheet as \"CSV UTF-8\", or unpack the archive")]
@@ -277,6 +290,18 @@ pub enum CellProblem {
     /// Text that is no number.
     #[error("this is not a number; correct it, or set `invalid` in the schema")]
     NotANumber,
+    /// A number with a separator of thousands, or with another decimal character than the schema's.
+    #[error(
+        "the number has a separator of thousands, or other decimals than `decimal` under `[csv]` in the schema says; write numbers without \
+         separators of thousands, or set `decimal`"
+    )]
+    Separator,
+    /// Text that is no date.
+    #[error("this is no date of the column's `format`; correct it, or set `format` or `invalid` in the schema")]
+    NotADate,
+    /// Text that cannot be read as UTF-8.
+    #[error("this is not UTF-8 text; set `encoding` under `[csv]` in the schema to that of the file, or save the file as UTF-8")]
+    Encoding,
     /// NaN or an infinity.
     #[error("this is not a finite number; correct it, or set `invalid` in the schema")]
     NotFinite,

@@ -22,7 +22,7 @@ fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> R
     let path = file.name();
     let (file, bytes) = opened(file)?;
     match Container::of(path, &bytes, start) {
-        Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?, sink),
+        Container::Parquet => reading.read(&mut ParquetTable::open(path, file, reading.schema)?, sink),
         Container::Gzip => read_text(reading, TextTable::new(path, gunzip(bytes, file), format), sink),
         Container::Zstd => read_text(reading, TextTable::new(path, unzstd(path, bytes, file)?, format), sink),
         Container::Plain => read_text(reading, TextTable::new(path, Cursor::new(bytes).chain(file), format), sink),

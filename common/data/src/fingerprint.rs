@@ -1,51 +1,93 @@
 //! A keyed fingerprint of a table: whether records were changed, told to nobody who has not the site's key.
 
+use dp_pvi_privacy::stored::{Positions, UnitStore};
 use dp_pvi_privacy::{Hash, UnitTable};
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::public::Extra;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::cache::Cache;
+use crate::error::DataError;
+
 /// Bytes that are handed to the hash at once.
 const CHUNK: usize = 1 << 16;
 
+/// Units that are read at once of those that are not in memory.
+const WINDOW: usize = 1 << 12;
+
 /// HMAC-SHA256 over the units in order: every number of every record, and where records and units end.
 pub(crate) fn of(table: &RecordTable, key: &[u8; 32]) -> Hash {
-    // HMAC fills a short key with zeros up to the block of its hash.
-    let mut block = [0; 64];
-    block[..key.len()].copy_from_slice(key);
-    let mut mac = Hmac::<Sha256>::new(&block.into());
-    mac.update(b"dp-pvi data fingerprint v1");
-    let mut bytes = Vec::with_capacity(2 * CHUNK);
-    let mut word = |word: u64| {
-        bytes.extend_from_slice(&word.to_le_bytes());
-        if bytes.len() >= CHUNK {
-            mac.update(&bytes);
-            bytes.clear();
-        }
-    };
-    word(table.dimension() as u64);
-    word(table.len() as u64);
-    for position in 0..table.len() {
-        word(table.unit(position).records().count() as u64);
-        for record in table.unit(position).records() {
-            word(record.indices.len() as u64);
-            word(record.target.to_bits());
-            if record.offset != 0.0 {
-                // No number of entries is this large.
-                word(u64::MAX);
-                word(record.offset.to_bits());
-            }
-            if record.extra != Extra::NONE {
-                word(u64::MAX - 1);
-                dp_pvi_records::words(record.extra).into_iter().for_each(&mut word);
-            }
-            record.indices.iter().for_each(|&index| word(index.into()));
-            record.values.iter().for_each(|value| word(value.to_bits()));
+    let mut fingerprint = Fingerprint::new(table.dimension(), table.len(), key);
+    fingerprint.take_in(table);
+    fingerprint.finish()
+}
+
+/// The same of units that are not in memory.
+///
+/// # Errors
+/// They cannot be read.
+pub(crate) fn of_stored(cache: &Cache, key: &[u8; 32]) -> Result<Hash, DataError> {
+    let mut fingerprint = Fingerprint::new(cache.dimension(), cache.len(), key);
+    let mut reader = cache.reader();
+    for start in (0..cache.len()).step_by(WINDOW) {
+        fingerprint.take_in(reader.read(Positions::Run(start..(start + WINDOW).min(cache.len())))?);
+    }
+    Ok(fingerprint.finish())
+}
+
+struct Fingerprint {
+    mac: Hmac<Sha256>,
+    bytes: Vec<u8>,
+}
+
+impl Fingerprint {
+    fn new(dimension: usize, units: usize, key: &[u8; 32]) -> Self {
+        // HMAC fills a short key with zeros up to the block of its hash.
+        let mut block = [0; 64];
+        block[..key.len()].copy_from_slice(key);
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        mac.update(b"dp-pvi data fingerprint v1");
+        let mut fingerprint = Self { mac, bytes: Vec::with_capacity(2 * CHUNK) };
+        fingerprint.word(dimension as u64);
+        fingerprint.word(units as u64);
+        fingerprint
+    }
+
+    fn word(&mut self, word: u64) {
+        self.bytes.extend_from_slice(&word.to_le_bytes());
+        if self.bytes.len() >= CHUNK {
+            self.mac.update(&self.bytes);
+            self.bytes.clear();
         }
     }
-    mac.update(&bytes);
-    Hash(mac.finalize().into_bytes().into())
+
+    /// The next units.
+    fn take_in(&mut self, table: &RecordTable) {
+        for position in 0..table.len() {
+            self.word(table.unit(position).records().count() as u64);
+            for record in table.unit(position).records() {
+                self.word(record.indices.len() as u64);
+                self.word(record.target.to_bits());
+                if record.offset != 0.0 {
+                    // No number of entries is this large.
+                    self.word(u64::MAX);
+                    self.word(record.offset.to_bits());
+                }
+                if record.extra != Extra::NONE {
+                    self.word(u64::MAX - 1);
+                    dp_pvi_records::words(record.extra).into_iter().for_each(|word| self.word(word));
+                }
+                record.indices.iter().for_each(|&index| self.word(index.into()));
+                record.values.iter().for_each(|value| self.word(value.to_bits()));
+            }
+        }
+    }
+
+    fn finish(mut self) -> Hash {
+        self.mac.update(&self.bytes);
+        Hash(self.mac.finalize().into_bytes().into())
+    }
 }
 
 #[cfg(test)]

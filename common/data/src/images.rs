@@ -1,7 +1,7 @@
 //! Images in IDX files (plain or gzip), made black and white by the schema's public threshold. Every image is a unit; labels are not read.
 
 use crate::LocalCounts;
-use crate::assemble::Assembled;
+use crate::assemble::{Assembled, Predicted};
 use crate::encode::Purpose;
 use crate::error::{DataError, ImageProblem};
 use crate::source::{RecordFile, Start, open_plain};
@@ -52,7 +52,7 @@ pub(crate) fn load(rule: &ImageRule, files: &[impl RecordFile], purpose: Purpose
         counts.units += u64::from(count);
     }
     counts.records = counts.units;
-    Ok(Assembled { table: table.finish(), counts, unreadable: Vec::new(), ids: Vec::new() })
+    Ok(Assembled { table: table.finish(), counts, predicted: Predicted::default() })
 }
 
 struct File<'a> {

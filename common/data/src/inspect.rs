@@ -265,7 +265,7 @@ impl Sink for Counter<'_> {
         Ok(())
     }
 
-    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError> {
+    fn broken(&mut self, problem: LineProblem, _: &impl Row) -> Result<(), RowError> {
         self.row += 1;
         self.records += 1;
         self.reject(RowProblem::Line(problem));

@@ -9,6 +9,7 @@
 //!
 //! * [`load_for_run`] puts a site's records behind the release gate: [`Units`] can be summed through a mechanism and
 //!   nothing else. With a `unit_column` all records of one person are one unit. [`load`] does the same, with errors, before a run.
+//! * [`load_to_disk`] does it with a data set that is larger than memory.
 //! * [`load_public`] reads a public test set for an evaluator, or public research data for a simulation. It refuses a data set that
 //!   has a privacy ledger.
 //! * [`load_for_prediction`] reads rows whose label is not known yet.
@@ -39,33 +40,46 @@
 //! refused by the task's check).
 
 mod assemble;
+mod blocks;
+mod cache;
+mod changes;
+mod decode;
 mod documents;
 mod encode;
 mod error;
 mod files;
 mod fingerprint;
+mod guess;
 mod images;
 mod inspect;
+mod invented;
 mod lines;
 mod parquet;
 mod public;
 mod source;
 mod text;
 
+pub use blocks::{BadBlock, Blocks};
 pub use dp_pvi_records::LineProblem;
 pub use dp_pvi_schema::public::Public;
 pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, RowProblem};
+pub use guess::{Guess, guess};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 
-use assemble::{Assembled, Assembler};
-use dp_pvi_privacy::{Hash, Units};
+use assemble::{Assembled, Assembler, Predicted};
+use cache::Cache;
+use dp_pvi_privacy::parts::{Ask, Elsewhere, SiteKey};
+use dp_pvi_privacy::stored::UnitStore;
+use dp_pvi_privacy::{Hash, SecureNoise, Units};
 use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 use encode::Purpose;
+use rand_core::Rng;
 use source::Reading;
 pub use source::{DataFile, RecordFile};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -109,14 +123,33 @@ pub struct Unreadable {
     pub problem: RowProblem,
 }
 
+/// A row that is predicted from other values than the file has, as a record of a run would be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// Row over all files, from 1.
+    pub row: u64,
+    /// Columns whose number lies outside of the schema's range; the end of the range is taken in its place.
+    pub columns: Vec<String>,
+    /// Whether the row was longer than the schema's `norm_bound`, and was scaled down to it.
+    pub shortened: bool,
+}
+
 /// Rows that are to be predicted.
 pub struct Rows {
     /// Unit i is row i + 1 of the files; a row that the schema drops or that cannot be read is an empty unit. Targets are 0.
     pub table: RecordTable,
     /// Rows that cannot be read, in order.
     pub unreadable: Vec<Unreadable>,
-    /// Text of the id column, one for every row, where one was asked for. Empty for a line that cannot be cut into columns.
+    /// Rows that are predicted from other values than the file has, in order.
+    pub changed: Vec<Changed>,
+    /// Text of the id column, one for every row, where one was asked for. Of a line with a wrong number of cells only the first column can be read; otherwise its text is empty.
     pub ids: Vec<String>,
+}
+
+impl From<Assembled> for Rows {
+    fn from(Assembled { table, predicted: Predicted { unreadable, changed, ids }, .. }: Assembled) -> Self {
+        Self { table, unreadable, changed, ids }
+    }
 }
 
 /// Reads a site's files for a run. Nothing that one record holds makes this fail; see the [crate](self) for what becomes of it.
@@ -130,6 +163,100 @@ pub fn load_for_run(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32]) 
     let table = table(schema, files, Purpose::Run)?.table;
     let fingerprint = fingerprint::of(&table, key);
     Ok(Snapshot { units: Units::new(table), fingerprint })
+}
+
+/// [`load_for_run`] of a data set that is larger than memory: the units are written to `file`, and sums read them from there ([`dp_pvi_privacy::stored`]). Units, their order and
+/// the fingerprint are the same.
+///
+/// `file` is empty, can be read and written, and belongs to this process alone. With a `unit_column` the records are put side by side in memory before they are written, and so are documents and images: then only
+/// what comes after the reading takes little memory.
+///
+/// # Errors
+/// As [`load_for_run`]; [`DataError::Cache`]: the disk is full; [`DataError::Unread`].
+pub fn load_to_disk(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32], file: File) -> Result<Snapshot, DataError> {
+    let cache = cached(schema, files, file)?;
+    let fingerprint = fingerprint::of_stored(&cache, key)?;
+    Ok(Snapshot { units: Units::stored(Box::new(cache)), fingerprint })
+}
+
+/// Where the processes of a site find its units, and how they are asked.
+pub struct Executors<'a> {
+    /// A folder that all of them read.
+    pub folder: &'a Path,
+    /// What they share.
+    pub key: SiteKey,
+    /// Makes the way to them, for the folder of this snapshot.
+    pub ask: &'a dyn Fn(&Path) -> Box<dyn Ask>,
+}
+
+/// [`load_to_disk`] for a site whose sums other processes make ([`dp_pvi_privacy::parts`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number, their order and the
+/// fingerprint are the same.
+///
+/// # Errors
+/// As [`load_to_disk`].
+pub fn load_for_executors(
+    schema: &Schema,
+    files: &[impl RecordFile],
+    key: &[u8; 32],
+    file: File,
+    executors: Executors<'_>,
+) -> Result<Snapshot, DataError> {
+    let cache = cached(schema, files, file)?;
+    let fingerprint = fingerprint::of_stored(&cache, key)?;
+    let mut name = Hash::default();
+    let none = |none| DataError::Cache { source: std::io::Error::other(none) };
+    SecureNoise::fresh().map_err(none)?.fill_bytes(&mut name.0);
+    let folder = blocks::folder_of(executors.folder, name);
+    let ask = (executors.ask)(&folder);
+    blocks::write(&cache, &folder, &executors.key, name)?;
+    let elsewhere = Elsewhere::new(cache.len(), name, executors.key, ask);
+    Ok(Snapshot { units: Units::elsewhere(elsewhere), fingerprint })
+}
+
+/// Removes what is left of snapshots in a folder, of processes that ended without doing so. No other process may use them.
+///
+/// # Errors
+/// The system's.
+pub fn remove_snapshots(folder: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(blocks::PREFIX)) && entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The units of some files in a private file.
+fn cached(schema: &Schema, files: &[impl RecordFile], file: File) -> Result<Cache, DataError> {
+    Ok(match schema.content() {
+        Content::Table => {
+            let mut assembler = Assembler::new(schema, Purpose::Run).onto_disk(file);
+            files::read_files(Reading { schema, purpose: Purpose::Run, id: None }, files, &mut assembler)?;
+            assembler.finish_onto_disk()?.unwrap_or_else(|| unreachable!("an assembler that puts units into a file has a file"))
+        }
+        Content::Documents(_) | Content::Images(_) => Cache::of(&table(schema, files, Purpose::Run)?.table, file)?,
+    })
+}
+
+/// This many units of invented records with as many entries as the schema allows, one record a unit: to find out how long a computation takes. `file` is an empty file
+/// that can be read and written, where they are to lie on the disk.
+///
+/// # Errors
+/// [`DataError::Cache`]: the disk is full; [`DataError::Table`]: more than a table holds.
+pub fn invented(schema: &Schema, count: u64, file: Option<File>) -> Result<Units<RecordTable>, DataError> {
+    let table = invented::table(schema, count)?;
+    match file {
+        Some(file) => Ok(Units::stored(Box::new(Cache::of(&table, file)?))),
+        None => Ok(Units::new(table)),
+    }
+}
+
+/// Bytes of memory that so many records of a schema take at most, where a table is held in memory.
+#[must_use]
+pub fn memory_of(schema: &Schema, records: u64) -> u64 {
+    // Indices and values; and where a record ends, which unit it is of, and its target.
+    records.saturating_mul(12 * u64::from(schema.max_nonzeros()) + 16)
 }
 
 /// Entries of a table of rows that a formula makes; 12 bytes each. What a record takes depends on what is in it, so memory must not grow without
@@ -200,6 +327,19 @@ pub fn load(schema: &Schema, files: &[impl RecordFile]) -> Result<Loaded, DataEr
     Ok(Loaded { units: Units::new(table), counts })
 }
 
+/// What [`load`] counts, with its errors, of a data set that need not fit into memory.
+///
+/// # Errors
+/// As [`load`], but for one: a table in memory holds 2³² entries, and here any number is counted.
+pub fn count(schema: &Schema, files: &[impl RecordFile]) -> Result<LocalCounts, DataError> {
+    if *schema.content() != Content::Table {
+        return Ok(table(schema, files, Purpose::Check)?.counts);
+    }
+    let mut assembler = Assembler::new(schema, Purpose::Check).keeping_nothing();
+    files::read_files(Reading { schema, purpose: Purpose::Check, id: None }, files, &mut assembler)?;
+    Ok(assembler.finish()?.counts)
+}
+
 /// Reads rows that are to be predicted: label and unit column may be absent and are not looked at.
 ///
 /// The rows are as private as the file they come from: what is computed from them stays where they are.
@@ -207,8 +347,7 @@ pub fn load(schema: &Schema, files: &[impl RecordFile]) -> Result<Loaded, DataEr
 /// # Errors
 /// See [`DataError`]; not [`DataError::Cell`] or [`DataError::Line`].
 pub fn load_for_prediction<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Rows, DataError> {
-    let Assembled { table, unreadable, ids, .. } = table(schema, files, Purpose::Prediction)?;
-    Ok(Rows { table, unreadable, ids })
+    Ok(table(schema, files, Purpose::Prediction)?.into())
 }
 
 /// [`load_for_prediction`] that also gives the text of a column, which need not be in the schema: by it people know their rows.
@@ -222,8 +361,7 @@ pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P]
     }
     let mut assembler = Assembler::new(schema, Purpose::Prediction).keeping_ids();
     files::read_files(Reading { schema, purpose: Purpose::Prediction, id: Some(column) }, files, &mut assembler)?;
-    let Assembled { table, unreadable, ids, .. } = assembler.finish()?;
-    Ok(Rows { table, unreadable, ids })
+    Ok(assembler.finish()?.into())
 }
 
 /// Reads a public text, plain or gzip: a vocabulary, say.

@@ -1,13 +1,15 @@
-//! Parquet: flat columns of integers, floating point numbers, truth values and text, one row group at a time.
+//! Parquet: flat columns of integers, floating point numbers, truth values and text, some thousand rows at a time.
 
 use crate::error::DataError;
-use ::parquet::basic::{ConvertedType, LogicalType, Type};
+use ::parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use ::parquet::data_type::{ByteArray, DataType};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 use dp_pvi_records::{CellValue, Row, Source, Visitor};
+use dp_pvi_schema::{Column, ColumnKind, Schema, dates};
+use std::collections::HashSet;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,10 +22,15 @@ const DAMAGED: &str = "the file is damaged or uses a feature that is not support
 enum Meaning {
     Signed,
     Unsigned,
+    /// Whole numbers of which so many are a day, from 1970-01-01 on.
+    Days(i64),
     Other,
 }
 
-/// The values of one column in one row group; `None` is null.
+/// Rows that are decoded at once: whatever the size of a row group, memory stays small.
+const BATCH: usize = 1 << 13;
+
+/// The values of one column in some rows; `None` is null.
 enum Values {
     Boolean(Vec<Option<bool>>),
     Integer(Vec<Option<i128>>),
@@ -31,7 +38,7 @@ enum Values {
     Text(Vec<Option<ByteArray>>),
 }
 
-/// One row of a row group, seen through the schema's fields.
+/// One row of some, seen through the schema's fields.
 struct Slice<'a> {
     /// Per field.
     columns: &'a [Option<Values>],
@@ -55,13 +62,17 @@ impl Row for Slice<'_> {
 pub(crate) struct ParquetTable<'a> {
     path: &'a Path,
     reader: SerializedFileReader<File>,
+    /// Names of the columns that the schema reads as dates.
+    dates: HashSet<&'a str>,
 }
 
 impl<'a> ParquetTable<'a> {
     /// The table in `file`, which messages call `path`.
-    pub(crate) fn open(path: &'a Path, file: File) -> Result<Self, DataError> {
+    pub(crate) fn open(path: &'a Path, file: File, schema: &'a Schema) -> Result<Self, DataError> {
         let reader = guarded(|| SerializedFileReader::new(file)).map_err(|_| damaged(path))?;
-        Ok(Self { path, reader })
+        let of_date =
+            |column: &'a Column| matches!(&column.kind, ColumnKind::Number(rule) if rule.date.is_some()).then_some(column.name.as_str());
+        Ok(Self { path, reader, dates: schema.columns().iter().filter_map(of_date).collect() })
     }
 
     fn leaves(&self) -> &[ColumnDescPtr] {
@@ -95,28 +106,36 @@ impl Source for ParquetTable<'_> {
             let Some(leaf) = field.map(|position| leaves[position]) else { return Ok(None) };
             let stored =
                 |stored| DataError::ColumnType { path: self.path.to_owned(), column: first_name(&columns[leaf]).to_owned(), stored };
-            Ok(Some((leaf, meaning(&columns[leaf]).map_err(stored)?)))
+            let days = units_of_day(&columns[leaf]).filter(|_| self.dates.contains(first_name(&columns[leaf])));
+            let meaning = days.map_or_else(|| meaning(&columns[leaf]).map_err(stored), |units| Ok(Meaning::Days(units)))?;
+            Ok(Some((leaf, meaning)))
         });
         let asked: Vec<Option<(usize, Meaning)>> = asked.collect::<Result<_, DataError>>()?;
         for group in 0..self.reader.num_row_groups() {
             let group = guarded(|| self.reader.get_row_group(group)).map_err(|_| damaged())?;
             let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| damaged())?;
-            let mut values = Vec::with_capacity(asked.len());
-            for asked in &asked {
-                values.push(match asked {
-                    None => None,
-                    Some((leaf, meaning)) => {
-                        let values = guarded(|| read_column(group.get_column_reader(*leaf)?, *meaning, rows)).map_err(|_| damaged())?;
-                        if values.len() != rows {
-                            return Err(damaged());
+            let reader = |leaf| guarded(|| group.get_column_reader(leaf)).map_err(|_| damaged());
+            let readers = asked.iter().map(|asked| asked.map(|(leaf, meaning)| Ok((reader(leaf)?, meaning))).transpose());
+            let mut readers: Vec<Option<(ColumnReader, Meaning)>> = readers.collect::<Result<_, DataError>>()?;
+            for start in (0..rows).step_by(BATCH) {
+                let batch = BATCH.min(rows - start);
+                let mut values = Vec::with_capacity(readers.len());
+                for reader in &mut readers {
+                    values.push(match reader {
+                        None => None,
+                        Some((reader, meaning)) => {
+                            let values = guarded(|| read_column(reader, *meaning, batch)).map_err(|_| damaged())?;
+                            if values.len() != batch {
+                                return Err(damaged());
+                            }
+                            Some(values)
                         }
-                        Some(values)
+                    });
+                }
+                for row in 0..batch {
+                    if visitor.row(&Slice { columns: &values, row }).is_break() {
+                        return Ok(());
                     }
-                });
-            }
-            for row in 0..rows {
-                if visitor.row(&Slice { columns: &values, row }).is_break() {
-                    return Ok(());
                 }
             }
         }
@@ -132,6 +151,25 @@ fn first_name(leaf: &ColumnDescriptor) -> &str {
 /// The first leaf of each top-level column: the leaves of one nested column follow each other and share their first name.
 fn first_leaves(leaves: &[ColumnDescPtr]) -> Vec<usize> {
     (0..leaves.len()).filter(|&leaf| leaf == 0 || first_name(&leaves[leaf]) != first_name(&leaves[leaf - 1])).collect()
+}
+
+/// How many of a column's stored numbers are a day, if they are dates or times.
+fn units_of_day(column: &ColumnDescriptor) -> Option<i64> {
+    const SECONDS: i64 = 86_400;
+    if column.path().parts().len() > 1 || column.max_rep_level() > 0 {
+        return None;
+    }
+    match (column.physical_type(), column.logical_type_ref(), column.converted_type()) {
+        (Type::INT32, Some(LogicalType::Date), _) | (Type::INT32, None, ConvertedType::DATE) => Some(1),
+        (Type::INT64, None, ConvertedType::TIMESTAMP_MILLIS) => Some(SECONDS * 1_000),
+        (Type::INT64, None, ConvertedType::TIMESTAMP_MICROS) => Some(SECONDS * 1_000_000),
+        (Type::INT64, Some(LogicalType::Timestamp(time)), _) => Some(match time.unit {
+            TimeUnit::MILLIS => SECONDS * 1_000,
+            TimeUnit::MICROS => SECONDS * 1_000_000,
+            TimeUnit::NANOS => SECONDS * 1_000_000_000,
+        }),
+        _ => None,
+    }
 }
 
 /// How a column's values are meant; `Err` says what is stored where a schema has no use for it.
@@ -175,8 +213,22 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Par
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(ParquetError::General("panic".into())))
 }
 
-fn read_column(reader: ColumnReader, meaning: Meaning, rows: usize) -> Result<Values, ParquetError> {
+fn read_column(reader: &mut ColumnReader, meaning: Meaning, rows: usize) -> Result<Values, ParquetError> {
     let unsigned = matches!(meaning, Meaning::Unsigned);
+    // A date that has no text in four digits of a year is none of a schema.
+    let iso = |value: i64, units: i64| ByteArray::from(dates::iso_text(value.div_euclid(units)).unwrap_or_else(|| "?".into()).into_bytes());
+    Ok(match (reader, meaning) {
+        (ColumnReader::Int32ColumnReader(reader), Meaning::Days(units)) => {
+            Values::Text(read_values(reader, rows, |value| iso(value.into(), units))?)
+        }
+        (ColumnReader::Int64ColumnReader(reader), Meaning::Days(units)) => {
+            Values::Text(read_values(reader, rows, |value| iso(value, units))?)
+        }
+        (reader, _) => read_plain(reader, unsigned, rows)?,
+    })
+}
+
+fn read_plain(reader: &mut ColumnReader, unsigned: bool, rows: usize) -> Result<Values, ParquetError> {
     Ok(match reader {
         ColumnReader::BoolColumnReader(reader) => Values::Boolean(read_values(reader, rows, |value| value)?),
         ColumnReader::Int32ColumnReader(reader) => {
@@ -194,9 +246,9 @@ fn read_column(reader: ColumnReader, meaning: Meaning, rows: usize) -> Result<Va
     })
 }
 
-/// All values of a flat column, with nulls where the definition level says so.
+/// The next values of a flat column, with nulls where the definition level says so.
 fn read_values<D: DataType, T>(
-    mut reader: ColumnReaderImpl<D>,
+    reader: &mut ColumnReaderImpl<D>,
     rows: usize,
     convert: impl Fn(D::T) -> T,
 ) -> Result<Vec<Option<T>>, ParquetError> {

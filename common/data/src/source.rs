@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 pub(crate) trait Sink {
     /// One row; an error ends the reading.
     fn row(&mut self, row: &impl Row) -> Result<(), RowError>;
-    /// A record that cannot be cut into the table's columns; an error ends the reading.
-    fn broken(&mut self, problem: LineProblem) -> Result<(), RowError>;
+    /// A record that cannot be cut into the table's columns, with what can be read of it; an error ends the reading.
+    fn broken(&mut self, problem: LineProblem, rest: &impl Row) -> Result<(), RowError>;
     /// A record that holds nothing.
     fn nothing(&mut self);
 }
@@ -25,6 +25,18 @@ pub(crate) enum RowError {
     Fault(Fault),
     Line(LineProblem),
     Table(RecordError),
+    Cache(std::io::Error),
+}
+
+/// Without a place: of rows that come from no table.
+impl From<RowError> for DataError {
+    fn from(error: RowError) -> Self {
+        match error {
+            RowError::Cache(source) => Self::Cache { source },
+            RowError::Table(error) => Self::Table(error),
+            RowError::Fault(_) | RowError::Line(_) => unreachable!("a unit that was read has neither cells nor lines"),
+        }
+    }
 }
 
 /// How a table is read.
@@ -63,9 +75,9 @@ impl<K: Sink> Visitor for Counted<'_, K> {
         self.unless(taken)
     }
 
-    fn broken(&mut self, problem: LineProblem) -> ControlFlow<()> {
+    fn broken(&mut self, problem: LineProblem, rest: &impl Row) -> ControlFlow<()> {
         (self.records, self.rows) = (self.records + 1, self.rows + 1);
-        let taken = self.sink.broken(problem);
+        let taken = self.sink.broken(problem, rest);
         self.unless(taken)
     }
 
@@ -220,7 +232,7 @@ impl Reading<'_> {
     /// Says where a sink stopped.
     fn at(&self, path: &Path, row: u64, error: RowError) -> DataError {
         match error {
-            RowError::Table(error) => DataError::Table(error),
+            RowError::Table(_) | RowError::Cache(_) => error.into(),
             RowError::Line(problem) => DataError::Line { path: path.to_owned(), row, problem },
             RowError::Fault(Fault { field, problem }) => {
                 DataError::Cell { path: path.to_owned(), row, column: field_name(self.schema, field).to_owned(), problem }

@@ -3,6 +3,7 @@
 //! Every line after the header is a record, whatever it holds: lines are cut first ([`crate::lines`]), and then each line by itself into
 //! cells. A quote that is not closed ends with its line, so that it takes nothing from the next one.
 
+use crate::decode::{Decoded, has_damage};
 use crate::error::{Clue, DataError};
 use crate::lines::{BareReturn, LONGEST_LINE, Lines, Next};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
@@ -16,6 +17,7 @@ struct Line<'a> {
     cells: &'a Cells,
     positions: &'a [Option<usize>],
     blanks: Blanks,
+    decimal: u8,
 }
 
 impl Row for Line<'_> {
@@ -24,13 +26,26 @@ impl Row for Line<'_> {
         let text = self.positions[field].and_then(|position| self.cells.get(position));
         text.map_or(CellValue::Null, |text| CellValue::Text(cut(text, self.blanks)))
     }
+
+    fn decimal(&self) -> u8 {
+        self.decimal
+    }
+}
+
+/// What can be read of a line that has another number of cells than the file has columns: its first one. Where the others belong is not known.
+struct Beginning<'a>(Line<'a>);
+
+impl Row for Beginning<'_> {
+    fn cell(&self, field: usize) -> CellValue<'_> {
+        if self.0.positions.get(field) == Some(&Some(0)) { self.0.cell(field) } else { CellValue::Null }
+    }
 }
 
 /// A text file as a table.
 pub(crate) struct TextTable<'a, R> {
     path: &'a Path,
     format: &'a CsvFormat,
-    lines: Lines<BufReader<R>>,
+    lines: Lines<BufReader<Decoded<R>>>,
     cells: Cells,
     width: usize,
     passes_over: bool,
@@ -40,7 +55,7 @@ pub(crate) struct TextTable<'a, R> {
 impl<'a, R: Read> TextTable<'a, R> {
     /// The table in `bytes`, which messages call `path`. Every line after the header is a record.
     pub(crate) fn new(path: &'a Path, bytes: R, format: &'a CsvFormat) -> Self {
-        let lines = Lines::new(BufReader::with_capacity(1 << 16, bytes), LONGEST_LINE);
+        let lines = Lines::new(BufReader::with_capacity(1 << 16, Decoded::new(bytes, format.encoding)), LONGEST_LINE);
         Self { path, format, lines, cells: Cells::default(), width: 0, passes_over: false, clue: None }
     }
 
@@ -78,6 +93,9 @@ impl<'a, R: Read> TextTable<'a, R> {
             }
             next = self.lines.next();
         }
+        if has_damage(self.lines.line(), self.format.encoding) {
+            return Err(header(LineProblem::Encoding));
+        }
         self.clue = Clue::of(self.lines.line(), self.format.delimiter);
         let width = self.cells.cut(&mut self.lines, self.format.delimiter).map_err(header)?;
         Ok((0..width).filter_map(|position| self.cells.get(position)).map(|name| cut(name, Blanks::Trimmed).to_vec()).collect())
@@ -114,15 +132,18 @@ impl<R: Read> Source for TextTable<'_, R> {
                         }
                         continue;
                     }
-                    self.cells.cut(&mut self.lines, self.format.delimiter)
+                    if has_damage(self.lines.line(), self.format.encoding) {
+                        Err(LineProblem::Encoding)
+                    } else {
+                        self.cells.cut(&mut self.lines, self.format.delimiter)
+                    }
                 }
             };
+            let line = Line { cells: &self.cells, positions: fields, blanks: self.format.blanks, decimal: self.format.decimal };
             let visited = match found {
-                Ok(found) if found == self.width => {
-                    visitor.row(&Line { cells: &self.cells, positions: fields, blanks: self.format.blanks })
-                }
-                Ok(found) => visitor.broken(LineProblem::Length { expected: self.width, found }),
-                Err(problem) => visitor.broken(problem),
+                Ok(found) if found == self.width => visitor.row(&line),
+                Ok(found) => visitor.broken(LineProblem::Length { expected: self.width, found }, &Beginning(line)),
+                Err(problem) => visitor.broken(problem, &()),
             };
             if visited.is_break() {
                 return Ok(());
@@ -133,7 +154,7 @@ impl<R: Read> Source for TextTable<'_, R> {
 
 /// The cells of one line.
 #[derive(Default)]
-struct Cells {
+pub(crate) struct Cells {
     reader: Option<(u8, csv_core::Reader)>,
     text: Vec<u8>,
     ends: Vec<usize>,
@@ -141,6 +162,16 @@ struct Cells {
 }
 
 impl Cells {
+    /// The cells of one line that has no end; none if it cannot be cut.
+    pub(crate) fn of_line(line: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
+        let (mut cells, mut lines) = (Self::default(), Lines::new(line, LONGEST_LINE));
+        let width = match lines.next() {
+            Ok(Next::Line) => cells.cut(&mut lines, delimiter).unwrap_or(0),
+            _ => 0,
+        };
+        (0..width).filter_map(|position| cells.get(position)).map(<[u8]>::to_vec).collect()
+    }
+
     /// Cuts the line that was read last and returns the number of its cells.
     fn cut(&mut self, lines: &mut Lines<impl std::io::BufRead>, delimiter: u8) -> Result<usize, LineProblem> {
         self.found = 0;

@@ -4,8 +4,10 @@
 //! columns takes 12 bytes an entry, and the rows of one unit lie side by side, so that a random unit costs a few cache lines.
 //! A unit is a record, or all records of one person; it may be empty (its records were dropped) and then contributes 0.
 
+mod bytes;
 mod source;
 
+pub use bytes::{NotUnits, write_record};
 pub use source::{CellValue, LineProblem, Row, Source, Visitor};
 
 use dp_pvi_privacy::{ContentId, StableIds, UnitTable};
@@ -167,6 +169,16 @@ impl UnitTable for RecordTable {
     fn unit(&self, position: usize) -> UnitView<'_> {
         UnitView { table: self, first: self.units[position], end: self.units[position + 1] }
     }
+
+    /// Reads the first lines of memory of its first record.
+    #[inline]
+    fn approach(&self, position: usize) {
+        let first = self.units.get(position).map_or(0, |first| *first as usize);
+        let start = self.rows.get(first).map_or(0, |start| *start as usize);
+        // A line holds eight values.
+        let values = [0, 8].map(|next| self.values.get(start.saturating_add(next)).copied());
+        std::hint::black_box((values, self.indices.get(start).copied(), self.targets.get(first).copied()));
+    }
 }
 
 impl TestRecords for RecordTable {
@@ -206,6 +218,20 @@ pub fn words(extra: Extra) -> [u64; 3] {
     [extra.weight.to_bits(), extra.entry.to_bits(), extra.event.into()]
 }
 
+/// Whether indices and values are those of a row of `dimension` features.
+fn check(indices: &[u32], values: &[f64], dimension: usize) -> Result<(), RecordError> {
+    if indices.len() != values.len() {
+        return Err(RecordError::Lengths { indices: indices.len(), values: values.len() });
+    }
+    if indices.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(RecordError::Order);
+    }
+    if indices.last().is_some_and(|&last| last as usize >= dimension) {
+        return Err(RecordError::Dimension { dimension });
+    }
+    Ok(())
+}
+
 /// Builds a [`RecordTable`] unit by unit.
 pub struct RecordTableBuilder {
     /// `units` has no closing entry yet.
@@ -238,15 +264,7 @@ impl RecordTableBuilder {
         if table.units.is_empty() {
             return Err(RecordError::NoUnit);
         }
-        if indices.len() != values.len() {
-            return Err(RecordError::Lengths { indices: indices.len(), values: values.len() });
-        }
-        if indices.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(RecordError::Order);
-        }
-        if indices.last().is_some_and(|&last| last as usize >= table.dimension) {
-            return Err(RecordError::Dimension { dimension: table.dimension });
-        }
+        check(indices, values, table.dimension)?;
         let end = u32::try_from(table.indices.len() + indices.len()).map_err(|_| RecordError::TooLarge)?;
         u32::try_from(table.targets.len() + 1).map_err(|_| RecordError::TooLarge)?;
         table.indices.extend_from_slice(indices);
@@ -369,6 +387,54 @@ mod tests {
             expected.remove(gone);
             assert_eq!(ids(&fewer), expected);
         }
+    }
+
+    /// Every number, to the last bit, of units with and without records, offsets, weights and times; and any run of units.
+    #[test]
+    fn units_come_back_from_bytes_as_they_were() {
+        for dimension in [5, 70_000] {
+            let last = u32::try_from(dimension).unwrap() - 1;
+            let plain =
+                RecordView { indices: &[0, 3, last], values: &[1.0, f64::NAN, 5e-324], target: -0.0, offset: 0.0, extra: Extra::NONE };
+            let survival = Extra { weight: 2.0, entry: 0.5, event: true };
+            let units: [&[RecordView<'_>]; 7] = [
+                &[plain],
+                &[],
+                &[RecordView { offset: 0.25, ..plain }, plain],
+                &[RecordView { extra: survival, ..plain }, RecordView { indices: &[], values: &[], ..plain }],
+                &[RecordView { extra: Extra { event: false, ..survival }, offset: f64::NAN, ..plain }],
+                &[],
+                &[plain, plain, plain],
+            ];
+            let mut builder = RecordTable::builder(dimension);
+            let mut bytes = Vec::new();
+            for unit in units {
+                builder.start_unit();
+                bytes.extend_from_slice(&u32::try_from(unit.len()).unwrap().to_le_bytes());
+                for record in unit {
+                    builder.push_record(*record).unwrap();
+                    write_record(*record, dimension, &mut bytes).unwrap();
+                }
+            }
+            let table = builder.finish();
+            let mut window = RecordTable::empty(dimension);
+            for start in 0..units.len() {
+                for end in start..=units.len() {
+                    window.clear();
+                    window.append(&bytes, start..end).unwrap();
+                    assert_eq!(window.len(), end - start);
+                    (start..end).for_each(|unit| assert_eq!(window.id(unit - start), table.id(unit), "{unit}"));
+                }
+            }
+            // Cut off anywhere, longer than they are, or of a table of fewer features.
+            for cut in 0..bytes.len() {
+                assert_eq!(RecordTable::empty(dimension).append(&bytes[..cut], 0..units.len()), Err(NotUnits), "{cut}");
+            }
+            assert_eq!(RecordTable::empty(dimension).append(&bytes, 0..units.len() + 1), Err(NotUnits));
+            assert_eq!(RecordTable::empty(2).append(&bytes, 0..1), Err(NotUnits));
+        }
+        let odd = RecordView { indices: &[2, 1], values: &[1.0, 1.0], target: 0.0, offset: 0.0, extra: Extra::NONE };
+        assert_eq!(write_record(odd, 3, &mut Vec::new()), Err(RecordError::Order));
     }
 
     #[test]

@@ -39,14 +39,26 @@ impl CellValue<'_> {
 pub trait Row {
     /// The cell of a field: position in the list given to [`Source::visit`]. [`CellValue::Null`] where no column was asked for.
     fn cell(&self, field: usize) -> CellValue<'_>;
+
+    /// What stands before the decimals of numbers that are text: `.` or `,`.
+    fn decimal(&self) -> u8 {
+        b'.'
+    }
+}
+
+/// A row of which nothing can be read.
+impl Row for () {
+    fn cell(&self, _: usize) -> CellValue<'_> {
+        CellValue::Null
+    }
 }
 
 /// Takes the rows of a table one by one. [`ControlFlow::Break`] ends the reading.
 pub trait Visitor {
     /// A row.
     fn row(&mut self, row: &impl Row) -> ControlFlow<()>;
-    /// A record that cannot be cut into the table's columns.
-    fn broken(&mut self, problem: LineProblem) -> ControlFlow<()>;
+    /// A record that cannot be cut into the table's columns; `rest` has what can be read of it all the same.
+    fn broken(&mut self, problem: LineProblem, rest: &impl Row) -> ControlFlow<()>;
     /// A record that holds nothing: an empty line, or one that looks like a comment.
     fn nothing(&mut self);
 }
@@ -106,4 +118,7 @@ pub enum LineProblem {
         "ends in a carriage return without a line feed; end every line with a line feed (`tr '\\r' '\\n'` converts a file of such lines)"
     )]
     BareReturn,
+    /// Bytes that mean nothing in the encoding that the schema names.
+    #[error("holds bytes that are not of the encoding; set `encoding` under `[csv]` in the schema to that of the file, or mend the line")]
+    Encoding,
 }

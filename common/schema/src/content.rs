@@ -23,7 +23,7 @@
 
 use serde::Deserialize;
 
-use super::{Blanks, CellPolicy, CsvFormat, Label, LabelKind, OtherColumns, Schema, SchemaError, Written, first_repeated};
+use super::{Blanks, CellPolicy, CsvFormat, Encoding, Label, LabelKind, OtherColumns, Schema, SchemaError, Written, first_repeated};
 
 /// What a site's files hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,7 +174,7 @@ fn without_columns(content: Content, dimension: u32, norm_bound: f64) -> Schema 
         missing_tokens: Vec::new(),
         other_columns: OtherColumns::Reject,
         intercept: None,
-        csv: CsvFormat { delimiter: b',', names: None, blanks: Blanks::Trimmed, comment: None },
+        csv: CsvFormat { delimiter: b',', names: None, blanks: Blanks::Trimmed, comment: None, decimal: b'.', encoding: Encoding::Utf8 },
         dimension,
         max_nonzeros: dimension,
         worst_case_norm: norm_bound,

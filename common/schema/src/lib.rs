@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 pub mod coding;
 pub mod content;
+mod csv;
+pub mod dates;
 pub mod fill;
 pub mod formula;
 pub mod public;
@@ -114,6 +116,8 @@ pub struct NumberRule {
     pub fill: Option<f64>,
     /// What happens to text that is no finite number.
     pub invalid: CellPolicy,
+    /// Cells are dates, and the number is in days; absent: cells are numbers.
+    pub date: Option<dates::DateRule>,
 }
 
 /// A category: entries of x by the levels' coding.
@@ -271,6 +275,67 @@ pub struct CsvFormat {
     pub blanks: Blanks,
     /// First character of lines that hold no values.
     pub comment: Option<u8>,
+    /// Before the decimals of a number: `.` or `,`.
+    pub decimal: u8,
+    /// What the bytes of a file mean.
+    pub encoding: Encoding,
+}
+
+/// What the bytes of a text file mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// UTF-8.
+    Utf8,
+    /// Two bytes a unit, the lower one first.
+    Utf16Le,
+    /// Two bytes a unit, the higher one first.
+    Utf16Be,
+    /// One byte a character, by the name of the encoding.
+    Single(&'static str),
+}
+
+impl Encoding {
+    /// Names of all encodings, as a schema writes them.
+    pub const NAMES: [&'static str; 15] = [
+        "utf-8",
+        "utf-16le",
+        "utf-16be",
+        "windows-1250",
+        "windows-1251",
+        "windows-1252",
+        "windows-1253",
+        "windows-1254",
+        "windows-1257",
+        "iso-8859-1",
+        "iso-8859-2",
+        "iso-8859-5",
+        "iso-8859-7",
+        "iso-8859-9",
+        "iso-8859-15",
+    ];
+
+    /// The encoding of a name, in small or capital letters.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let name = Self::NAMES.into_iter().find(|known| known.eq_ignore_ascii_case(name))?;
+        Some(match name {
+            "utf-8" => Self::Utf8,
+            "utf-16le" => Self::Utf16Le,
+            "utf-16be" => Self::Utf16Be,
+            name => Self::Single(name),
+        })
+    }
+
+    /// As a schema writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Utf8 => "utf-8",
+            Self::Utf16Le => "utf-16le",
+            Self::Utf16Be => "utf-16be",
+            Self::Single(name) => name,
+        }
+    }
 }
 
 /// Blanks around a cell of a text file.

@@ -2,11 +2,13 @@
 
 use super::coding::Coding;
 use super::content::Content;
+use super::csv;
+use super::dates::{DateFormat, DateRule};
 use super::fill;
 use super::published::{self, Form};
 use super::{
-    Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, CsvFormat, EntryRule, Label, LabelKind, Matching, NumberRule,
-    OtherColumns, Outside, Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, worst_case_norm,
+    BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, Label, LabelKind, Matching, NumberRule, OtherColumns, Outside,
+    Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, worst_case_norm,
 };
 use serde::Deserialize;
 
@@ -22,7 +24,7 @@ struct RawSchema {
     #[serde(default)]
     missing: RawMissing,
     #[serde(default)]
-    csv: RawCsv,
+    csv: csv::Raw,
     // Columns and label are read one by one, so that an error can name the column.
     label: toml::Table,
     #[serde(default)]
@@ -39,15 +41,6 @@ impl Default for RawMissing {
     fn default() -> Self {
         Self { tokens: vec![String::new()] }
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCsv {
-    delimiter: Option<String>,
-    names: Option<Vec<String>>,
-    trim: Option<bool>,
-    comment: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -145,6 +138,7 @@ struct RawNumberLabel {
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 enum RawColumn {
     Number(RawNumber),
+    Date(RawDate),
     Category(RawCategory),
     Boolean(RawBoolean),
     Ignored {},
@@ -167,6 +161,44 @@ struct RawNumber {
     missing: RawGap,
     #[serde(default)]
     invalid: RawPolicy,
+}
+
+/// A number in days, whose cells are dates.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDate {
+    since: String,
+    format: Option<String>,
+    lower: f64,
+    upper: f64,
+    #[serde(default = "clamp")]
+    outside: Outside,
+    #[serde(default = "identity")]
+    transform: Transform,
+    centre: f64,
+    scale: f64,
+    report_per: Option<f64>,
+    fill: Option<RawFill>,
+    #[serde(default)]
+    missing: RawGap,
+    #[serde(default)]
+    invalid: RawPolicy,
+}
+
+impl RawDate {
+    /// How cells become days, and the rule of the days.
+    fn parts(self) -> Result<(DateRule, RawNumber), String> {
+        let format = match &self.format {
+            None => DateFormat::Iso,
+            Some(name) => DateFormat::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
+                let names = DateFormat::ALL.map(|format| format!("\"{}\"", format.name())).join(", ");
+                format!("`format` must be one of {names}")
+            })?,
+        };
+        let date = DateRule::new(format, &self.since).ok_or("`since` must be a date, such as \"2015-01-01\": it is day 0")?;
+        let Self { lower, upper, outside, transform, centre, scale, report_per, fill, missing, invalid, .. } = self;
+        Ok((date, RawNumber { lower, upper, outside, transform, centre, scale, report_per, fill, missing, invalid }))
+    }
 }
 
 #[derive(Deserialize)]
@@ -306,9 +338,9 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     }
     check_names(&columns, &label, raw.unit_column.as_deref())?;
     let fills = fill::resolve(fills, &columns, &label)?;
-    let csv = csv_format(raw.csv)?;
+    let csv = raw.csv.checked()?;
     if let Some(names) = &csv.names {
-        check_csv_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
+        csv::check_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
     }
     let entries = columns.iter().map(|column| column.kind.most_entries()).sum::<usize>() + usize::from(has_intercept);
     let worst_case_norm = worst_case_norm(&columns, intercept);
@@ -407,7 +439,18 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
     let raw = RawColumn::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
     let has_indicator = raw.has_indicator();
     let mut by_others = None;
+    let mut date = None;
+    let raw = match raw {
+        RawColumn::Date(raw) => {
+            let (rule, number) = raw.parts().map_err(fail)?;
+            date = Some(rule);
+            RawColumn::Number(number)
+        }
+        other => other,
+    };
     let kind = match raw {
+        // Dates have become numbers above.
+        RawColumn::Date(_) => ColumnKind::Ignored,
         RawColumn::Number(raw) => {
             let missing = raw.missing.number_policy();
             let fill = match raw.missing.fill(raw.fill).map_err(fail)? {
@@ -429,6 +472,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
                 missing,
                 fill,
                 invalid: number_policy(raw.invalid),
+                date,
             };
             ColumnKind::Number(checked_number(rule).map_err(fail)?)
         }
@@ -524,6 +568,7 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 missing,
                 fill: None,
                 invalid,
+                date: None,
             };
             let rule = checked_number(rule).map_err(fail)?;
             let published = published.checked(Form::Moments(&rule)).map_err(fail)?;
@@ -585,7 +630,7 @@ fn checked_time(lower: f64, upper: f64, outside: Outside, (missing, invalid): (R
     }
     let (missing, invalid) = (label_policy(missing, "missing")?, label_policy(invalid, "invalid")?);
     let (transform, report_per, fill) = (Transform::Identity, 1.0, None);
-    checked_number(NumberRule { lower, upper, outside, transform, centre: 0.0, scale: 1.0, report_per, missing, fill, invalid })
+    checked_number(NumberRule { lower, upper, outside, transform, centre: 0.0, scale: 1.0, report_per, missing, fill, invalid, date: None })
 }
 
 fn checked_number(rule: NumberRule) -> Result<NumberRule, String> {
@@ -653,6 +698,7 @@ impl RawColumn {
     fn has_indicator(&self) -> bool {
         let gap = match self {
             Self::Number(raw) => &raw.missing,
+            Self::Date(raw) => &raw.missing,
             Self::Category(raw) => &raw.missing,
             Self::Boolean(raw) => &raw.missing,
             Self::Ignored {} => return false,
@@ -729,53 +775,4 @@ fn check_names(columns: &[Column], label: &Label, unit_column: Option<&str>) -> 
             problem: "is described more than once: a column is a feature, the label or the unit column, and only one of them".into(),
         }),
     }
-}
-
-fn check_csv_names(
-    names: &[String],
-    columns: &[Column],
-    label: &Label,
-    unit_column: Option<&str>,
-    others: OtherColumns,
-) -> Result<(), SchemaError> {
-    let fail = |column: &str, problem: &str| Err(SchemaError::Column { column: column.to_owned(), problem: problem.to_owned() });
-    if let Some(name) = first_repeated(names.iter().map(String::as_str)) {
-        return fail(name, "is listed twice in `csv.names`: every column needs its own name");
-    }
-    let described: Vec<&str> = columns.iter().map(|column| column.name.as_str()).chain(label.columns()).chain(unit_column).collect();
-    for name in &described {
-        if !names.iter().any(|listed| listed == name) {
-            return fail(name, "is not in `csv.names`: list the file's columns in their order");
-        }
-    }
-    if others == OtherColumns::Reject {
-        for name in names {
-            if !described.contains(&name.as_str()) {
-                return fail(
-                    name,
-                    "is in `csv.names` but not described: add it to `[[columns]]` (kind = \"ignored\") or set `other_columns = \"ignore\"`",
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-fn csv_format(raw: RawCsv) -> Result<CsvFormat, SchemaError> {
-    let byte = |text: &str, key: &str| match text.as_bytes() {
-        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Ok(*byte),
-        _ => Err(SchemaError::Whole(format!("`csv.{key}` must be one ASCII character"))),
-    };
-    let delimiter = raw.delimiter.map_or(Ok(b','), |text| byte(&text, "delimiter"))?;
-    let comment = raw.comment.map(|text| byte(&text, "comment")).transpose()?;
-    if comment == Some(delimiter) {
-        return Err(SchemaError::Whole("`csv.comment` and `csv.delimiter` must be different characters".into()));
-    }
-    if raw.names.as_ref().is_some_and(Vec::is_empty) {
-        return Err(SchemaError::Whole(
-            "`csv.names` is empty: list the file's columns, or leave it out if the files have a header line".into(),
-        ));
-    }
-    let blanks = if raw.trim.unwrap_or(true) { Blanks::Trimmed } else { Blanks::Kept };
-    Ok(CsvFormat { delimiter, names: raw.names, blanks, comment })
 }

@@ -85,6 +85,7 @@ fn numbers_are_clamped_transformed_centred_and_scaled() {
         missing: CellPolicy::Zero,
         fill: None,
         invalid: CellPolicy::Reject,
+        date: None,
     };
     assert!((rule.encode(0.0) + 0.5).abs() < 1e-15);
     assert!((rule.encode(1e9) - (101_f64.ln() - 1.0) / 2.0).abs() < 1e-15);
@@ -176,6 +177,16 @@ fn every_error_names_the_column_and_says_what_to_write() {
         ("\"note\", \"died\"]", "\"note\", \"died\", \"died\"]", "column `died`: is listed twice in `csv.names`"),
         ("comment = \"|\"", "comment = \"||\"", "`csv.comment` must be one ASCII character"),
         ("comment = \"|\"", "comment = \",\"", "must be different characters"),
+        ("comment = \"|\"", "decimal = \",\"", "`csv.decimal` and `csv.delimiter` must be different"),
+        ("comment = \"|\"", "decimal = \"'\"", "`csv.decimal` must be"),
+        ("comment = \"|\"", "encoding = \"utf-7\"", "`csv.encoding` must be one of \"utf-8\""),
+        ("kind = \"number\"", "kind = \"date\"", "column `age`: missing field `since`"),
+        ("kind = \"number\"", "kind = \"date\"\nsince = \"1.1.2015\"", "column `age`: `since` must be a date"),
+        (
+            "kind = \"number\"",
+            "kind = \"date\"\nsince = \"2015-01-01\"\nformat = \"D.M.Y\"",
+            "column `age`: `format` must be one of \"YYYY-MM-DD\"",
+        ),
     ] {
         assert!(SMALL.contains(from), "{from}");
         let error = message(&SMALL.replacen(from, to, 1));
@@ -183,4 +194,22 @@ fn every_error_names_the_column_and_says_what_to_write() {
     }
     assert!(message("norm_bound = ").contains("the schema cannot be read"));
     assert!(message("intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]").contains("nothing to learn"));
+}
+
+/// The keys that came later say what the absent ones have always meant.
+#[test]
+fn keys_for_files_have_the_old_meaning_by_default() {
+    let stated = SMALL.replace("comment = \"|\"", "comment = \"|\"\ndecimal = \".\"\nencoding = \"UTF-8\"");
+    assert_ne!(stated, SMALL);
+    assert_eq!(Schema::parse(&stated).unwrap(), Schema::parse(SMALL).unwrap());
+}
+
+#[test]
+fn a_date_is_a_number_in_days() {
+    let dated = Schema::parse(&SMALL.replacen("kind = \"number\"", "kind = \"date\"\nsince = \"2015-01-01\"", 1)).unwrap();
+    let plain = Schema::parse(SMALL).unwrap();
+    assert_eq!((dated.coefficient_names(), dated.dimension()), (plain.coefficient_names(), plain.dimension()));
+    let (ColumnKind::Number(with), ColumnKind::Number(without)) = (&dated.columns()[0].kind, &plain.columns()[0].kind) else { panic!() };
+    assert_eq!(NumberRule { date: None, ..*with }, *without);
+    assert!(with.date.is_some());
 }

@@ -351,6 +351,9 @@ impl Party {
     fn visit(&mut self, task: &ResolvedTask, visit: u32, state: &[f64], seed: u64) -> Result<Vec<f64>, Box<dyn Error>> {
         let run_of = RunId { task: task.hash(), number: 0 };
         let release = ReleaseId { run: run_of, client: ClientId::new(&self.client)?, round: visit };
+        if self.ledger.awaits_plan(&release.run) {
+            self.ledger.plan_run(&release.run, &task.visit_events(0..task.visits())?, None)?;
+        }
         let permit = self.ledger.reserve(&release, &task.visit_event(visit)?, Hash::default())?;
         let job = Job { site: None, task, visit, lambda: state, state: &SiteState::None };
         let output = run(&job, &self.units, permit, &SeededNoise::new(seed))?;

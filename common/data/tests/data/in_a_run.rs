@@ -3,7 +3,7 @@
 //! The units are behind the release gate; what the tests compare are fingerprints of the whole table, which tell every number of every
 //! record, and every boundary.
 
-use dp_pvi_data::{Clue, DataError, LineProblem, RowProblem, inspect, load, load_for_prediction, load_for_run, load_public};
+use dp_pvi_data::{Clue, DataError, LineProblem, RowProblem, inspect, load, load_for_prediction, load_for_run, load_public, load_to_disk};
 use dp_pvi_privacy::{Hash, UnitTable};
 use dp_pvi_schema::Schema;
 use proptest::prelude::*;
@@ -64,7 +64,13 @@ fn write(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
 
 fn fingerprint(schema: &Schema, bytes: impl AsRef<[u8]>) -> Hash {
     let directory = tempfile::tempdir().unwrap();
-    load_for_run(schema, &[write(&directory, "cohort.csv", bytes)], &[7; 32]).unwrap().fingerprint
+    let files = [write(&directory, "cohort.csv", bytes)];
+    let in_memory = load_for_run(schema, &files, &[7; 32]).unwrap().fingerprint;
+    // Units on the disk are the same, whatever a record holds.
+    let on_disk = load_to_disk(schema, &files, &[7; 32], tempfile::tempfile().unwrap()).unwrap();
+    assert_eq!(on_disk.fingerprint, in_memory);
+    assert!(!on_disk.units.is_in_memory());
+    in_memory
 }
 
 /// A file of these lines.
@@ -416,6 +422,28 @@ fn finding_newcomer_8_a_row_that_cannot_be_read_is_an_empty_prediction() {
     assert!(matches!(&rows.unreadable[0].problem, RowProblem::Cell { column, .. } if column == "ward"));
     assert_eq!(rows.unreadable[1].problem, RowProblem::Line(LineProblem::OpenQuote));
     assert_eq!(rows.unreadable[2].problem, RowProblem::Line(LineProblem::Length { expected: 3, found: 2 }));
+}
+
+/// A row that is predicted from other values than the file has is told; one that is dropped, or used as it is, is not.
+#[test]
+fn rows_that_the_schema_changes_are_told_where_they_are_predicted() {
+    let number = |name: &str, outside: &str| {
+        format!(
+            "[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = 0\nupper = 10\ncentre = 0\nscale = 1\noutside = \"{outside}\"\n"
+        )
+    };
+    let text = format!(
+        "norm_bound = 12.0\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{}{}{}",
+        number("a", "clamp"),
+        number("b", "clamp"),
+        number("c", "drop")
+    );
+    let schema = Schema::parse(&text).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = write(&directory, "new.csv", "a,b,c\n1,2,3\n-1,2,3\n11,12,3\n11,2,30\n8,8,8\nx,11,1\n");
+    let rows = load_for_prediction(&schema, &[file]).unwrap();
+    let changed: Vec<_> = rows.changed.iter().map(|row| (row.row, row.columns.join("+"), row.shortened)).collect();
+    assert_eq!(changed, [(2, "a".to_owned(), false), (3, "a+b".to_owned(), true), (5, String::new(), true)]);
 }
 
 #[test]

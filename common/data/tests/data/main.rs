@@ -3,6 +3,7 @@
 
 mod damaged_parquet;
 mod documents_and_images;
+mod encodings;
 mod formulas;
 mod in_a_run;
 mod other_sources;

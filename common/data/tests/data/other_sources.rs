@@ -80,7 +80,7 @@ impl Source for Store<'_> {
             self.visited += 1;
             let visited = match record {
                 Stored::Admission { .. } => visitor.row(&Seen(record, fields)),
-                Stored::Torn => visitor.broken(LineProblem::OpenQuote),
+                Stored::Torn => visitor.broken(LineProblem::OpenQuote, &()),
                 Stored::Blank => {
                     visitor.nothing();
                     ControlFlow::Continue(())

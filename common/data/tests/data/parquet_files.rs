@@ -311,3 +311,37 @@ fn finding_privacy_2_no_cell_of_a_parquet_file_stops_a_run() {
     }
     assert_ne!(dropped, without);
 }
+
+/// Dates and times are read by columns of dates, and by no others.
+#[test]
+fn stored_dates_become_days() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cohort.parquet");
+    let schema = Schema::parse(
+        "intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"seen\"\nkind = \"date\"\nsince = \"2015-01-01\"\nlower = -9\nupper = 99\ncentre = 0\nscale = 1",
+    )
+    .unwrap();
+    // 2015-01-01 is day 16436 after 1970-01-01.
+    let days = |stored: &str, per_day: i64| {
+        let message = format!("message cohort {{ REQUIRED {stored}; REQUIRED INT32 y; }}");
+        let fill = |group: &mut SerializedRowGroupWriter<'_, std::fs::File>| {
+            if stored.starts_with("INT32") {
+                column!(group, Int32Type, [16_436 + 31, 16_435]);
+            } else {
+                column!(group, Int64Type, [(16_436 + 31) * per_day + per_day - 1, 16_435 * per_day]);
+            }
+            column!(group, Int32Type, [1, 0]);
+        };
+        write(&path, &message, Compression::UNCOMPRESSED, &[&fill]);
+        let table = load_public(&schema, &[&path], None).unwrap();
+        crate::text_files::rows_of(table.get()).iter().map(|unit| unit[0].0[0]).collect::<Vec<_>>()
+    };
+    for (stored, per_day) in [
+        ("INT32 seen (DATE)", 1),
+        ("INT64 seen (TIMESTAMP_MILLIS)", 86_400_000),
+        ("INT64 seen (TIMESTAMP(MICROS,false))", 86_400_000_000),
+        ("INT64 seen (TIMESTAMP(NANOS,true))", 86_400_000_000_000),
+    ] {
+        assert_eq!(days(stored, per_day), [31.0, -1.0], "{stored}");
+    }
+}

@@ -53,10 +53,10 @@ fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
 }
 
 /// The records of one unit: dense rows and targets.
-type Unit = Vec<(Vec<f64>, f64)>;
+pub(crate) type Unit = Vec<(Vec<f64>, f64)>;
 
 /// What a text becomes.
-fn rows_of(table: &RecordTable) -> Vec<Unit> {
+pub(crate) fn rows_of(table: &RecordTable) -> Vec<Unit> {
     (0..table.len())
         .map(|unit| {
             let dense = |record: dp_pvi_records::RecordView<'_>| {
@@ -296,7 +296,7 @@ fn bad_cells_are_reported_by_row_and_column_never_by_value() {
         assert_eq!(problem(result), (2, column.into(), expected), "{row}");
     }
     let bytes = [b"age,ward,smoker,died\n".as_slice(), &[0xff, 0xfe], b",medicine,1,yes\n"].concat();
-    assert_eq!(problem(read(&plain(), bytes)), (1, "age".into(), CellProblem::NotANumber));
+    assert_eq!(problem(read(&plain(), bytes)), (1, "age".into(), CellProblem::Encoding));
 }
 
 #[test]

@@ -112,6 +112,17 @@ impl Cohort {
     }
 }
 
+impl Hospital {
+    /// Its size.
+    pub(super) fn summary(&self) -> HospitalSummary {
+        HospitalSummary {
+            name: self.name.clone(),
+            rows: self.stays.len() as u64,
+            events: self.stays.iter().filter(|stay| stay.cardiac_event).count() as u64,
+        }
+    }
+}
+
 impl Ward {
     /// All wards, in the order of the schema.
     pub const ALL: [Self; 4] = [Self::Cardiology, Self::Surgery, Self::Medicine, Self::Geriatrics];

@@ -17,6 +17,7 @@
 //! nothing. The stated θ has intercept = sum of the wards: among the equivalent ones it is the one that a prior N(0, s²I) prefers.
 
 mod cohort;
+mod columns;
 mod draw;
 mod files;
 mod model;
@@ -26,7 +27,7 @@ mod tests;
 
 pub use cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth, Ward};
 pub use files::{WriteError, write};
-pub use model::{GenerateError, hospitals};
+pub use model::{GenerateError, hospitals, write_columns};
 pub use survival::{Interval, Patient, Study, StudyTruth, survival};
 
 /// What to generate.

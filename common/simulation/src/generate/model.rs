@@ -2,8 +2,11 @@
 
 use super::Options;
 use super::cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth, Ward};
+use super::columns::write_stays;
 use super::draw::Draw;
+use super::files::{WriteError, write};
 use dp_pvi_posterior::schema::{ColumnKind, NumberRule, Schema, SchemaError};
+use std::path::Path;
 
 /// Case mix of a hospital.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +90,9 @@ pub enum GenerateError {
     /// The built-in schema is not one: our bug.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// A file.
+    #[error(transparent)]
+    Write(#[from] WriteError),
 }
 
 /// Generates a cohort: a pure function of the options.
@@ -98,18 +104,45 @@ pub fn hospitals(options: Options) -> Result<Cohort, GenerateError> {
         return Err(GenerateError::Options);
     }
     let model = Model::new()?;
-    let profiles: Vec<_> = (0..options.hospitals).map(|number| profile(options.seed, number)).collect();
+    let profiles = profiles(options);
     let mut hospitals = Vec::with_capacity(profiles.len());
     for (number, profile) in (1_u32..).zip(&profiles) {
-        let mut draw = Draw::new(COHORT, options.seed, "stays", number);
-        let stays = (0..size(profile, options.rows)).map(|_| model.stay(profile, &mut draw)).collect();
-        hospitals.push(Hospital { name: format!("hospital-{number}"), stays });
+        hospitals.push(Hospital { name: name(number), stays: model.stays(options, profile, number).collect() });
     }
-    let mut draw = Draw::new(COHORT, options.seed, "evaluation", 0);
-    let sizes: Vec<f64> = profiles.iter().map(|profile| profile.size).collect();
-    let evaluation: Vec<_> = (0..options.evaluation_rows).map(|_| model.stay(&profiles[draw.choice(&sizes)], &mut draw)).collect();
-    let truth = model.truth(options, &hospitals, &evaluation);
+    let evaluation = model.evaluation(options, &profiles);
+    let truth = model.truth(options, hospitals.iter().map(Hospital::summary).collect(), &evaluation);
     Ok(Cohort { schema: SCHEMA.to_owned(), hospitals, evaluation, truth })
+}
+
+/// Writes the cohort of [`hospitals`] with its hospitals as Parquet files, row group by row group as they are drawn: memory does not grow with their size. The other files are
+/// those of the cohort ([`Cohort::files`]). A Parquet file that is there already is in the way, whatever it holds.
+///
+/// # Errors
+/// As [`hospitals`], and as [`write`](super::write).
+pub fn write_columns(options: Options, directory: &Path) -> Result<Truth, GenerateError> {
+    if options.hospitals == 0 || options.rows < 10 || options.evaluation_rows == 0 {
+        return Err(GenerateError::Options);
+    }
+    let model = Model::new()?;
+    let profiles = profiles(options);
+    let evaluation = model.evaluation(options, &profiles);
+    std::fs::create_dir_all(directory).map_err(|source| WriteError::Io { path: directory.to_owned(), source })?;
+    let mut hospitals = Vec::with_capacity(profiles.len());
+    for (number, profile) in (1_u32..).zip(&profiles) {
+        hospitals.push(write_stays(&name(number), model.stays(options, profile, number), directory)?);
+    }
+    let truth = model.truth(options, hospitals, &evaluation);
+    let rest = Cohort { schema: SCHEMA.to_owned(), hospitals: Vec::new(), evaluation, truth };
+    write(&rest.files(), directory)?;
+    Ok(rest.truth)
+}
+
+fn name(number: u32) -> String {
+    format!("hospital-{number}")
+}
+
+fn profiles(options: Options) -> Vec<Profile> {
+    (0..options.hospitals).map(|number| profile(options.seed, number)).collect()
 }
 
 fn size(profile: &Profile, rows: u32) -> u32 {
@@ -143,6 +176,18 @@ impl Model {
         let names = schema.coefficient_names();
         assert!(names.iter().eq(TRUTH.iter().map(|(name, _)| name)), "the built-in schema and truth name the same coefficients");
         Ok(Self { schema, coefficients: TRUTH.iter().map(|(_, value)| *value).collect() })
+    }
+
+    /// The stays of a hospital, numbered from 1.
+    fn stays(&self, options: Options, profile: &Profile, number: u32) -> impl Iterator<Item = Stay> + Send {
+        let mut draw = Draw::new(COHORT, options.seed, "stays", number);
+        (0..size(profile, options.rows)).map(move |_| self.stay(profile, &mut draw))
+    }
+
+    fn evaluation(&self, options: Options, profiles: &[Profile]) -> Vec<Stay> {
+        let mut draw = Draw::new(COHORT, options.seed, "evaluation", 0);
+        let sizes: Vec<f64> = profiles.iter().map(|profile| profile.size).collect();
+        (0..options.evaluation_rows).map(|_| self.stay(&profiles[draw.choice(&sizes)], &mut draw)).collect()
     }
 
     /// Draws one stay: case mix first, then the outcome given the feature row.
@@ -204,7 +249,7 @@ impl Model {
         logit * (self.schema.row_norm_bound() / square.sqrt()).min(1.0)
     }
 
-    fn truth(&self, options: Options, hospitals: &[Hospital], evaluation: &[Stay]) -> Truth {
+    fn truth(&self, options: Options, hospitals: Vec<HospitalSummary>, evaluation: &[Stay]) -> Truth {
         let names = self.schema.coefficient_names();
         let (mut log_likelihood, mut correct) = (0.0, 0.0);
         for stay in evaluation {
@@ -217,14 +262,7 @@ impl Model {
         Truth {
             seed: options.seed,
             coefficients: names.into_iter().zip(&self.coefficients).map(|(name, &value)| Coefficient { name, value }).collect(),
-            hospitals: hospitals
-                .iter()
-                .map(|hospital| HospitalSummary {
-                    name: hospital.name.clone(),
-                    rows: hospital.stays.len() as u64,
-                    events: hospital.stays.iter().filter(|stay| stay.cardiac_event).count() as u64,
-                })
-                .collect(),
+            hospitals,
             evaluation_rows: evaluation.len() as u64,
             evaluation_log_likelihood: log_likelihood / rows,
             evaluation_accuracy: correct / rows,

@@ -56,6 +56,27 @@ fn files_load_through_their_schema_without_a_rejected_cell() {
     assert!(matches!(write(&cohort.files(), directory.path()), Err(WriteError::InTheWay(path)) if path.ends_with("hospital-2.csv")));
 }
 
+/// Row groups as they are drawn: the same units, numbers and truth as the text.
+#[test]
+fn columns_hold_what_the_text_holds() {
+    let options = Options { rows: 100_000, hospitals: 2, ..small() };
+    let (text, columns) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let cohort = hospitals(options).unwrap();
+    write(&cohort.files(), text.path()).unwrap();
+    assert_eq!(write_columns(options, columns.path()).unwrap(), cohort.truth);
+    let schema = Schema::parse(&cohort.schema).unwrap();
+    for name in ["hospital-1", "hospital-2"] {
+        let of = |folder: &std::path::Path, ending: &str| {
+            dp_pvi_data::load_for_run(&schema, &[folder.join(format!("{name}.{ending}"))], &[3; 32]).unwrap().fingerprint
+        };
+        assert_eq!(of(text.path(), "csv"), of(columns.path(), "parquet"), "{name}");
+    }
+    for same in ["schema.toml", "evaluation.csv", "truth.json"] {
+        assert_eq!(std::fs::read(text.path().join(same)).unwrap(), std::fs::read(columns.path().join(same)).unwrap());
+    }
+    assert!(matches!(write_columns(options, columns.path()), Err(GenerateError::Write(WriteError::InTheWay(_)))));
+}
+
 /// The stated log-likelihood comes from the generator's own feature rows; here it is computed from the rows that a loader makes.
 #[test]
 fn the_stated_truth_is_the_truth_of_the_loaded_rows() {
