@@ -3,7 +3,7 @@
 //! A step without its noise costs `step` minus `step_on_an_empty_table` (which is the noise alone). The table is as large as
 //! one of ten shards of UCI Adult: 3,907 units, a Poisson batch of 200, 28 entries a term, 210 coordinates.
 //!
-//! A step 42 µs, of which noise 22 µs (one core of a 2.5 GHz machine). Its parts: `deploy/guide/src/results/speed.md`.
+//! Figures: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use divan::{Bencher, black_box};

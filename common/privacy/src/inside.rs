@@ -40,7 +40,8 @@ static HOOK: Once = Once::new();
 /// Runs `f`, and answers [`Withheld`] if it panics: no payload comes out, and no message is printed. For this crate alone: the answer is
 /// one bit about what `f` looked at.
 ///
-/// It holds for the thread that calls it. Code over records starts no threads (a lint bars them from `inference`).
+/// It holds for the thread that calls it. Code over records starts no threads (a lint bars them from `inference`); where a sum is split over threads, each of them
+/// calls this itself.
 ///
 /// # Errors
 /// `f` panicked.

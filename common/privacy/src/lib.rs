@@ -34,6 +34,7 @@ pub mod ledger;
 pub mod mechanism;
 pub mod noise;
 pub mod own_eyes;
+pub mod parts;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod proofs;
@@ -42,9 +43,11 @@ pub mod release;
 pub mod sampler;
 mod sealed;
 pub mod shards;
+pub mod stored;
+mod table;
 
 pub use ledger::{Ledger, Pending, Permit, SiteState, StepPermit};
-pub use noise::{NoiseSource, Purpose, SecureNoise};
+pub use noise::{NoRandomness, NoiseSource, Purpose, SecureNoise};
 pub use own_eyes::{OwnEyes, OwnEyesOnly};
 pub use records::{Argument, Released, Sensitive, UnitTable, Units};
 pub use release::{ClientId, Hash, LatticeVector, Payload, PayloadKind, ReleaseId, RunId};

@@ -17,6 +17,7 @@
 //! A panic would be a way out, too: a function that panics makes a [`Sensitive`] without a value, and no error ([`crate::inside`] says what remains).
 
 use std::marker::PhantomData;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -24,28 +25,12 @@ use serde::de::DeserializeOwned;
 
 use crate::inside::{Kept, withheld};
 use crate::mechanism::{MAX_UNITS, SumBound};
+use crate::parts::Elsewhere;
 use crate::release::LatticeVector;
 use crate::shards::Grouping;
+use crate::stored::{Held, Stored, UnitStore, Unread};
+pub use crate::table::UnitTable;
 use dp_pvi_accounting::event::DpEvent;
-
-/// A table of privacy units as a loader builds it: disjoint by construction.
-pub trait UnitTable: Send + Sync {
-    /// One unit's records, borrowed.
-    type Unit<'a>
-    where
-        Self: 'a;
-
-    /// Number of units.
-    fn len(&self) -> usize;
-
-    /// Whether there is no unit.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The unit at a position below [`UnitTable::len`].
-    fn unit(&self, position: usize) -> Self::Unit<'_>;
-}
 
 /// A public value for functions over private ones, as bytes (postcard). Every call of a function gets a copy of its own, made from the bytes.
 ///
@@ -77,6 +62,12 @@ impl<A: Serialize + DeserializeOwned> Argument<A> {
 }
 
 impl<A: DeserializeOwned> Argument<A> {
+    /// The argument that another process of the site was given.
+    pub(crate) fn received(bytes: &[u8]) -> Result<Self, NotCopied> {
+        read::<A>(bytes)?;
+        Ok(Self { bytes: bytes.into(), value: PhantomData })
+    }
+
     /// The value as it was copied: nothing that any function wrote is in it.
     pub(crate) fn fresh(&self) -> A {
         match read(&self.bytes) {
@@ -87,6 +78,11 @@ impl<A: DeserializeOwned> Argument<A> {
 }
 
 impl<A> Argument<A> {
+    /// The public value as it is sent to another process of the site.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Both.
     #[must_use]
     pub fn and<B>(&self, other: &Argument<B>) -> Argument<(A, B)> {
@@ -121,11 +117,13 @@ fn read<A: DeserializeOwned>(bytes: &[u8]) -> Result<A, NotCopied> {
 
 /// Private units. Neither their number nor their content can be read outside this crate's mechanisms.
 pub struct Units<T> {
-    pub(crate) table: Kept<T>,
+    pub(crate) table: Held<T>,
     /// Declared number of units, where layouts are over that many.
     pub(crate) slots: Option<u64>,
     /// What the units are to an accountant. Tables that loaders build hold privacy units; [`crate::shards`] makes the others.
     pub(crate) grouping: Grouping,
+    /// Threads over which sums are split.
+    pub(crate) threads: NonZeroUsize,
 }
 
 impl<T: UnitTable> Units<T> {
@@ -136,7 +134,33 @@ impl<T: UnitTable> Units<T> {
     #[must_use]
     pub fn new(table: T) -> Self {
         assert!(table.len() as u64 <= MAX_UNITS, "a table holds at most 2^32 units");
-        Self { table: Kept::new(table), slots: None, grouping: Grouping::Units }
+        Self::held(Held::Memory(Kept::new(table)))
+    }
+
+    /// Puts a table that is not in memory behind the gate ([`crate::stored`]): sums read it window by window.
+    ///
+    /// # Panics
+    /// As [`Units::new`].
+    #[must_use]
+    pub fn stored(store: Box<dyn UnitStore<T>>) -> Self {
+        assert!(store.len() as u64 <= MAX_UNITS, "a table holds at most 2^32 units");
+        Self::held(Held::Stored(Stored::new(store)))
+    }
+
+    /// Units whose sums other processes of the site make ([`crate::parts`]). Only sums over all of them can be released.
+    #[must_use]
+    pub fn elsewhere(elsewhere: Elsewhere) -> Self {
+        Self::held(Held::Elsewhere(elsewhere))
+    }
+
+    fn held(held: Held<T>) -> Self {
+        Self { table: held, slots: None, grouping: Grouping::Units, threads: NonZeroUsize::MIN }
+    }
+
+    /// Whether all units are in memory: so it is where they are, and does not depend on what they hold.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.table.is_in_memory()
     }
 
     /// The same units, laid out over the declared number of units, which is public: where units are put together by position
@@ -148,6 +172,13 @@ impl<T: UnitTable> Units<T> {
         Self { slots: Some(declared), ..self }
     }
 
+    /// The same units, whose sums term by term are split over up to so many threads; one unless it is said. What is released has the same bits for any number. Shards
+    /// made of these units are summed on as many.
+    #[must_use]
+    pub fn on_threads(self, threads: NonZeroUsize) -> Self {
+        Self { threads, ..self }
+    }
+
     /// Brings a noised sum of these units into the bound of the declared number of them.
     pub(crate) fn bring_into_bound(&self, event: &DpEvent, noised: &mut LatticeVector) {
         if let Some(bound) = self.slots.and_then(|declared| SumBound::of_event(event, declared)) {
@@ -155,10 +186,31 @@ impl<T: UnitTable> Units<T> {
         }
     }
 
+    /// Number of units, behind the gate: a table that cannot say it has none.
+    pub(crate) fn count(&self) -> usize {
+        self.table.source().count()
+    }
+    /// Reads units that are not in memory yet; for a function of the whole table, before it is called.
+    ///
+    /// # Errors
+    /// The disk does not give what was written.
+    pub fn bring_into_memory(&self) -> Result<(), Unread> {
+        self.table.whole().map(|_| ())
+    }
+
+    /// The whole table.
+    ///
+    /// # Panics
+    /// It is not in memory, and cannot be read: whoever wants the error asks [`Units::bring_into_memory`] first. It is about the disk and not about records.
+    pub(crate) fn whole(&self) -> &T {
+        self.table.whole().unwrap_or_else(|unread| panic!("{unread}"))
+    }
+
     /// Computes on the whole table; the result stays private. If `f` panics, there is none, and no error.
     #[must_use]
     pub fn map<A: DeserializeOwned, R>(&self, argument: &Argument<A>, f: fn(&A, &T) -> R) -> Sensitive<R> {
-        made(|| f(&Kept::new(argument.fresh()), &self.table))
+        let table = self.whole();
+        made(|| f(&Kept::new(argument.fresh()), table))
     }
 
     /// Computes on the whole table and a private value; the result stays private. As [`Units::map`]; `f` is not called where the private
@@ -170,12 +222,8 @@ impl<T: UnitTable> Units<T> {
         argument: &Argument<A>,
         f: fn(&A, &T, &S) -> R,
     ) -> Sensitive<R> {
-        other.value().map_or(Sensitive(None), |other| made(|| f(&Kept::new(argument.fresh()), &self.table, other)))
-    }
-
-    /// Number of units, behind the gate: a table that cannot say it has none.
-    pub(crate) fn count(&self) -> usize {
-        withheld(|| self.table.len()).unwrap_or(0)
+        let table = self.whole();
+        other.value().map_or(Sensitive(None), |other| made(|| f(&Kept::new(argument.fresh()), table, other)))
     }
 }
 

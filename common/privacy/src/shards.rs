@@ -33,6 +33,7 @@ use zeroize::Zeroize;
 
 use crate::inside::{Kept, withheld};
 use crate::records::{UnitTable, Units};
+use crate::stored::Held;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
 
 /// What the units of a table are to an accountant.
@@ -196,7 +197,7 @@ impl<T: StableIds> Units<T> {
     /// run. Costs one hash a unit (0.2 µs) under add-remove, nothing under replace-one.
     #[must_use]
     pub fn shards(&self, count: NonZeroU32, scope: &PermitScope) -> Units<Shards<'_, T>> {
-        let (table, units) = (&*self.table, self.count());
+        let (table, units) = (self.whole(), self.count());
         let shards = count.get() as usize;
         let slots = self.slots.unwrap_or(units as u64);
         let assignment = Assignment::of(scope.relation);
@@ -223,7 +224,7 @@ impl<T: StableIds> Units<T> {
             }
         };
         let grouping = Grouping::Shards(assignment);
-        Units { table: Kept::new(Shards { table, order, ends }), slots: None, grouping }
+        Units { table: Held::Memory(Kept::new(Shards { table, order, ends })), slots: None, grouping, threads: self.threads }
     }
 }
 
@@ -231,7 +232,7 @@ impl<T: UnitTable> Units<T> {
     /// The whole site as one unit: for client-level privacy ([`PrivacyUnit::Site`]), and for one term that any unit may change.
     #[must_use]
     pub fn whole_site(&self) -> Units<WholeSite<'_, T>> {
-        Units { table: Kept::new(WholeSite(&*self.table)), slots: None, grouping: Grouping::WholeSite }
+        Units { table: Held::Memory(Kept::new(WholeSite(self.whole()))), slots: None, grouping: Grouping::WholeSite, threads: self.threads }
     }
 }
 

@@ -394,6 +394,34 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(self.totals.total().filtered(self.budget.epsilon, self.budget.delta))
     }
 
+    /// What [`Ledger::spent`] said after each row, by this build's accountant: an odometer's readings, at the budget's δ.
+    ///
+    /// # Errors
+    /// None for rows that were opened.
+    pub fn readings(&self) -> Result<Vec<PrivacyLoss>, LedgerError> {
+        let mut totals = Totals::new(self.identity.relation);
+        totals.prices_mut().take_over(self.totals.prices());
+        totals.under(self.rule());
+        let read = |totals: &Totals| totals.total().filtered(self.budget.epsilon, self.budget.delta);
+        let mut last = read(&totals);
+        let mut readings = Vec::with_capacity(self.rows.len());
+        for (row, _) in &self.rows {
+            match &row.body {
+                RowBody::Genesis(..) => {}
+                body @ (RowBody::Planned { .. } | RowBody::Reserved { .. }) => {
+                    totals.apply(body)?;
+                    // A visit of a run that was charged as a whole costs nothing more.
+                    if matches!(body, RowBody::Planned { .. }) || self.rule() != FilterRule::Envelopes {
+                        last = read(&totals);
+                    }
+                }
+                body => totals.apply(body)?,
+            }
+            readings.push(last);
+        }
+        Ok(readings)
+    }
+
     /// Loss of the events of one run. With a limit on one run: as the filter of that limit reads it. Without: that of a plan, which holds for
     /// visits that the task fixed before the run began.
     ///

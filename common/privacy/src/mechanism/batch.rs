@@ -50,6 +50,7 @@ use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Released, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::{Coins, DiscreteGaussianSampler};
+use crate::stored::{Source, Unread};
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
@@ -199,7 +200,6 @@ impl BatchSum {
         if *permit.event() != self.event() {
             return Err(ReleaseError::PermitMismatch.into());
         }
-        let table = &*units.table;
         units.grouping.fits(self.terms, permit.scope().unit(), permit.scope().relation()).map_err(ReleaseError::from)?;
         let stream = |purpose| noise.stream(permit.release(), permit.step(), purpose).map_err(ReleaseError::from);
         let mut released = vec![0i64; self.dimension as usize];
@@ -218,8 +218,16 @@ impl BatchSum {
         };
         // Empty until a record was looked at.
         let mut sums = Vec::new();
-        let summation = BatchSummation { mechanism: self, table, sample: sample.as_deref(), draws: &mut draws, sums: &mut sums };
+        let mut unread = None;
+        let source = units.table.source();
+        let summation =
+            BatchSummation { mechanism: self, source, sample: sample.as_deref(), draws: &mut draws, sums: &mut sums, unread: &mut unread };
         let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
+        if let Some(unread) = unread {
+            // The disk is not a record: see `crate::stored`.
+            std::mem::forget(result);
+            return Err(ReleaseError::from(unread).into());
+        }
         if sums.is_empty() {
             result.map_err(ReleaseError::from)??;
         } else {
@@ -239,12 +247,14 @@ impl BatchSum {
 /// Units whose terms a model sums batch by batch: handed by [`BatchSum`] to the function that makes the model.
 pub struct BatchSummation<'g, T: UnitTable> {
     mechanism: &'g BatchSum,
-    table: &'g T,
+    source: Source<'g, T>,
     /// Positions of the sample, ascending; everybody where there is none.
     sample: Option<&'g [usize]>,
     draws: &'g mut dyn Rng,
     /// In lattice steps.
     sums: &'g mut Vec<i64>,
+    /// Units that are not in memory and could not be read.
+    unread: &'g mut Option<Unread>,
 }
 
 impl<T: UnitTable> BatchSummation<'_, T> {
@@ -252,27 +262,38 @@ impl<T: UnitTable> BatchSummation<'_, T> {
     /// [module](self).
     #[must_use]
     pub fn of<M: BatchTerms<T>>(self, model: &M) -> Summed {
-        let Self { mechanism: BatchSum { clip, dimension, max_units, lattice, .. }, table, sample, draws, sums } = self;
+        let Self { mechanism: BatchSum { clip, dimension, max_units, lattice, .. }, source, sample, draws, sums, unread } = self;
         let mut draws = Taped::new(draws);
         let work = model.start(&mut draws);
         // From here on records are looked at.
         *sums = vec![0; *dimension as usize];
-        let visits = sample.map_or(table.len(), <[usize]>::len);
-        let unit = |visit: usize| table.unit(sample.map_or(visit, |sample| sample[visit]));
+        let visits = sample.map_or(source.count(), <[usize]>::len);
+        let at = |visit: usize| sample.map_or(visit, |sample| sample[visit]);
         // A unit has the same word on either way.
         let words: Vec<u64> = (0..visits).map(|_| draws.untaped()).collect();
+        let chunk = model.chunk().max(1);
+        let mut lender = source.lender();
         let together = if visits as u64 <= *max_units {
             withheld(|| {
                 let mut summing = Summing::new(model, *clip, *dimension, work);
-                words.iter().enumerate().for_each(|(visit, word)| summing.push(unit(visit), *word));
-                summing.finish()
+                for start in (0..visits).step_by(chunk) {
+                    let chunk = start..(start + chunk).min(visits);
+                    let units = lender.lend(chunk.clone(), sample)?;
+                    let views: Vec<_> = chunk.clone().map(|visit| units.unit(visit, at(visit))).collect();
+                    summing.add::<T>(&views, &words[chunk]);
+                }
+                Ok::<_, Unread>(summing.sums)
             })
             .ok()
         } else {
             None
         };
         *sums = match together {
-            Some(sum) => sum.iter().map(|sum| steps(sum * lattice.per_step())).collect(),
+            Some(Ok(sum)) => sum.iter().map(|sum| steps(sum * lattice.per_step())).collect(),
+            Some(Err(failed)) => {
+                *unread = Some(failed);
+                return Summed(());
+            }
             None => {
                 let mut exact = Exact::new(*dimension, lattice);
                 let mut summing = None;
@@ -282,11 +303,20 @@ impl<T: UnitTable> BatchSummation<'_, T> {
                             draws.rewind();
                             Summing::new(model, *clip, *dimension, model.start(&mut draws))
                         });
-                        exact.add(summing.alone(unit(visit), *word));
+                        let units = lender.lend(visit..visit + 1, sample)?;
+                        exact.add(summing.alone::<T>(units.unit(visit, at(visit)), *word));
+                        Ok::<_, Unread>(())
                     });
-                    if added.is_err() {
+                    match added {
+                        Ok(Ok(())) => {}
+                        Ok(Err(failed)) => {
+                            *unread = Some(failed);
+                            break;
+                        }
                         // What the model remembers may be half of something.
-                        let _ = withheld(|| summing = None);
+                        Err(_) => {
+                            let _ = withheld(|| summing = None);
+                        }
                     }
                 }
                 let _ = withheld(|| drop(summing));
@@ -396,60 +426,43 @@ impl rand_core::TryRng for Taped<'_> {
     }
 }
 
-/// A sum in the making: the one loop over chunks.
-struct Summing<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> {
+/// A sum in the making: the one step from a chunk to its part of the sum.
+struct Summing<'m, M, W> {
     model: &'m M,
     clip: f64,
-    work: M::Work,
-    chunk: usize,
-    units: Vec<T::Unit<'u>>,
-    words: Vec<u64>,
+    work: W,
     norms: Vec<f64>,
     sums: Vec<f64>,
 }
 
-impl<'u, 'm, T: UnitTable + 'u, M: BatchTerms<T>> Summing<'u, 'm, T, M> {
-    fn new(model: &'m M, clip: ClipNorm, dimension: u32, work: M::Work) -> Self {
-        let chunk = model.chunk().max(1);
-        let (units, words, norms) = (Vec::with_capacity(chunk), Vec::with_capacity(chunk), Vec::with_capacity(chunk));
-        Self { model, clip: clip.get(), work, chunk, units, words, norms, sums: vec![0.0; dimension as usize] }
-    }
-
-    fn push(&mut self, unit: T::Unit<'u>, word: u64) {
-        self.units.push(unit);
-        self.words.push(word);
-        if self.units.len() == self.chunk {
-            self.flush();
-        }
+impl<'m, M, W> Summing<'m, M, W> {
+    fn new(model: &'m M, clip: ClipNorm, dimension: u32, work: W) -> Self {
+        Self { model, clip: clip.get(), work, norms: Vec::new(), sums: vec![0.0; dimension as usize] }
     }
 
     /// The clipped term of one unit, by itself.
-    fn alone(&mut self, unit: T::Unit<'u>, word: u64) -> &[f64] {
+    fn alone<'u, T: UnitTable + 'u>(&mut self, unit: T::Unit<'u>, word: u64) -> &[f64]
+    where
+        M: BatchTerms<T, Work = W>,
+    {
         self.sums.fill(0.0);
-        self.units.push(unit);
-        self.words.push(word);
-        self.flush();
+        self.add::<T>(&[unit], &[word]);
         &self.sums
     }
 
-    fn flush(&mut self) {
+    /// Adds the clipped terms of the units of one chunk.
+    fn add<'u, T: UnitTable + 'u>(&mut self, units: &[T::Unit<'u>], words: &[u64])
+    where
+        M: BatchTerms<T, Work = W>,
+    {
         self.norms.clear();
-        self.model.norms(&self.units, &self.words, &mut self.work, &mut self.norms);
+        self.model.norms(units, words, &mut self.work, &mut self.norms);
         // A model that tells too few norms gets factor 0 for the rest.
-        self.norms.resize(self.units.len(), f64::NAN);
+        self.norms.resize(units.len(), f64::NAN);
         self.norms.iter_mut().for_each(|norm| *norm = factor(*norm, self.clip));
         #[cfg(feature = "planted-bugs")]
         crate::planted::stretch(&mut self.norms);
         self.model.add(&mut self.work, &self.norms, &mut self.sums);
-        self.units.clear();
-        self.words.clear();
-    }
-
-    fn finish(mut self) -> Vec<f64> {
-        if !self.units.is_empty() {
-            self.flush();
-        }
-        self.sums
     }
 }
 

@@ -1,7 +1,5 @@
 //! The terms of a sum as they were summed: clipped, on the lattice, without noise.
 
-use crate::mechanism::term::Term;
-
 /// The very terms that a release summed, unit by unit: after clipping and truncation, before noise. It exists behind the gate only, as
 /// [`Sensitive`](crate::Sensitive): a site's private-clean factor moves by ρ times its terms ([`crate::proofs::carried_state`]), so what it
 /// remembers of a unit is what the unit added to the sum and nothing else.
@@ -10,6 +8,8 @@ use crate::mechanism::term::Term;
 pub struct CleanTerms {
     dimension: u32,
     exponent: i32,
+    /// Position of the first unit: 0, but for a part that a thread made.
+    first: usize,
     /// Ends of the units' entries.
     ends: Vec<usize>,
     /// Coordinates and lattice steps.
@@ -18,21 +18,38 @@ pub struct CleanTerms {
 
 impl CleanTerms {
     pub(super) fn new(dimension: u32, exponent: i32) -> Self {
-        Self { dimension, exponent, ends: Vec::new(), entries: Vec::new() }
+        Self { dimension, exponent, first: 0, ends: Vec::new(), entries: Vec::new() }
     }
 
-    /// The term of the unit at `position` was added at this factor, or counted as zero. Positions ascend.
-    pub(super) fn keep(&mut self, position: usize, term: &Term, factor: Option<f64>) {
+    /// The same for a part: units from a position on.
+    pub(super) fn from(self, first: usize) -> Self {
+        Self { first, ..self }
+    }
+
+    /// Position of the first unit of a part.
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Takes in a part that lies behind everything that is here.
+    pub(super) fn append(&mut self, part: &Self) {
+        self.end(part.first);
+        let before = self.entries.len();
+        self.ends.extend(part.ends.iter().map(|end| before + end));
+        self.entries.extend_from_slice(&part.entries);
+    }
+
+    /// Coordinates and steps that were added of the unit at `position`; steps of 0 where it counted as zero. Positions ascend.
+    #[allow(clippy::cast_possible_truncation, reason = "no coordinate of a term within C is beyond 2³¹ steps")]
+    pub(super) fn keep<'a>(&mut self, position: usize, added: impl Iterator<Item = (&'a u32, &'a i64)>) {
         self.end(position);
-        if let Some(factor) = factor {
-            self.entries.extend(term.steps(factor));
-        }
+        self.entries.extend(added.filter(|(_, steps)| **steps != 0).map(|(index, steps)| (*index, *steps as i32)));
         self.ends.push(self.entries.len());
     }
 
     /// No more terms; the table has so many units.
     pub(super) fn end(&mut self, units: usize) {
-        self.ends.resize(units, self.entries.len());
+        self.ends.resize(units - self.first, self.entries.len());
     }
 
     /// The fault of a state with noise in it.

@@ -2,6 +2,7 @@
 //! is executed.
 
 pub mod batch;
+mod block;
 pub mod bound;
 mod clean;
 mod lattice;
@@ -28,9 +29,11 @@ pub use term::Term;
 use crate::inside::Withheld;
 use crate::ledger::Permit;
 use crate::noise::NoRandomness;
+use crate::parts::NoSum;
 use crate::records::{NotCopied, Released, Sensitive};
 use crate::sampler::SamplerError;
 use crate::shards::WrongGrouping;
+use crate::stored::Unread;
 use dp_pvi_accounting::event::DpEvent;
 
 /// A release that did not happen.
@@ -51,6 +54,12 @@ pub enum ReleaseError {
     /// The code over records panicked: a bug of ours.
     #[error(transparent)]
     Withheld(#[from] Withheld),
+    /// Units that are not in memory could not be read.
+    #[error(transparent)]
+    Unread(#[from] Unread),
+    /// Other processes of the site did not give the sum.
+    #[error(transparent)]
+    NoSum(#[from] NoSum),
     /// A public value could not be copied into the gate: a bug of ours.
     #[error(transparent)]
     NotCopied(#[from] NotCopied),

@@ -76,6 +76,12 @@ impl ShareSum {
         Ok(Self { local, shares, max_units })
     }
 
+    /// As [`LatticeSum::of_long_terms`].
+    #[must_use]
+    pub fn of_long_terms(self) -> Self {
+        Self { local: self.local.of_long_terms(), ..self }
+    }
+
     /// What the sum of h shares is to an accountant.
     #[must_use]
     pub fn event(&self) -> DpEvent {
@@ -131,6 +137,11 @@ impl ShareSum {
         u128::from(self.max_units) * u128::from(self.clip_steps()) + u128::from(gaussian::bound(self.scale()))
     }
 
+    /// The sum of this site's terms.
+    pub(super) fn terms(&self) -> &LatticeSum {
+        &self.local
+    }
+
     /// The permit must be for the event of the sum, with this site's own part booked as its fallback.
     fn check(&self, permit: &StepPermit) -> Result<(), ReleaseError> {
         if *permit.event() == self.event() && permit.fallback() == Some(&self.fallback_event()) {
@@ -160,7 +171,7 @@ impl ShareSum {
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub(crate) fn share_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn share_sum_with<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -178,7 +189,7 @@ impl ShareSum {
     ///
     /// # Errors
     /// As [`ShareSum::share_sum`].
-    pub(crate) fn share_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn share_sum_keeping<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,

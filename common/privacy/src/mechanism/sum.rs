@@ -7,11 +7,14 @@ use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::clean::CleanTerms;
 use crate::mechanism::lattice::{Lattice, LatticeOverflow};
-use crate::mechanism::summation::{Summation, Summed, Totals};
+use crate::mechanism::summation::{Pass, Summation, Summed, Totals};
 use crate::noise::{NoiseSource, Purpose};
+use crate::parts::NoSum;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
 use crate::release::LatticeVector;
 use crate::sampler::{Coins, DiscreteGaussianSampler};
+use crate::shards::Grouping;
+use crate::stored::Source;
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
@@ -46,7 +49,18 @@ pub struct LatticeSum {
     sampler: DiscreteGaussianSampler,
     /// Coordinates that are released, ascending; all where absent.
     places: Option<Vec<u32>>,
+    /// Fewest terms for which a thread is started.
+    at_least: usize,
 }
+
+/// Terms that pay for a thread: starting one takes as long as 200 short ones.
+const SHORT_TERMS: usize = 1 << 11;
+
+/// The same of terms that take some microseconds each.
+const LONG_TERMS: usize = 1 << 5;
+
+/// Bytes of stack of a thread that is started: what a program's first one usually has.
+const STACK: usize = 8 << 20;
 
 impl LatticeSum {
     /// Checks that sums of at most [`MAX_UNITS`](crate::mechanism::MAX_UNITS) terms fit the lattice.
@@ -69,7 +83,7 @@ impl LatticeSum {
         }
         let lattice = Lattice::new(clip, noise)?;
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
-        Ok(Self { dimension, clip, noise, sampling, terms, path, lattice, sampler, places: None })
+        Ok(Self { dimension, clip, noise, sampling, terms, path, lattice, sampler, places: None, at_least: SHORT_TERMS })
     }
 
     /// The same sum of which only these coordinates are released: the others are 0, without value and without noise.
@@ -86,6 +100,12 @@ impl LatticeSum {
             return Err(LatticeOverflow("the places of a sum must be ascending coordinates of it"));
         }
         Ok(Self { places: Some(places), ..self })
+    }
+
+    /// The same sum of terms that take long to compute, some microseconds each: fewer of them are worth a thread. It makes no other difference.
+    #[must_use]
+    pub fn of_long_terms(self) -> Self {
+        Self { at_least: LONG_TERMS, ..self }
     }
 
     /// What one release is to an accountant.
@@ -145,7 +165,7 @@ impl LatticeSum {
     ///
     /// # Errors
     /// As [`LatticeSum::release_sum`].
-    pub(crate) fn release_sum_with<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn release_sum_with<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -170,7 +190,7 @@ impl LatticeSum {
     ///
     /// # Errors
     /// As [`LatticeSum::release_sum`].
-    pub(crate) fn release_sum_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(crate) fn release_sum_keeping<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -195,7 +215,7 @@ impl LatticeSum {
 
     /// The sum and its noise, not yet released: the caller has checked the permit and says what the result is.
     #[allow(clippy::too_many_arguments, reason = "the one loop behind every release of a sum")]
-    pub(super) fn noised_sum<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub(super) fn noised_sum<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -205,7 +225,6 @@ impl LatticeSum {
         noise: &N,
         form: &mut Form<'_>,
     ) -> Result<LatticeVector, E> {
-        let table = &*units.table;
         units.grouping.fits(self.terms, permit.scope().unit(), permit.scope().relation()).map_err(ReleaseError::from)?;
         // Everything that a release needs of randomness comes before a record is touched.
         let stream = |purpose| noise.stream(permit.release(), permit.step(), purpose).map_err(ReleaseError::from);
@@ -229,37 +248,122 @@ impl LatticeSum {
                 Some(coins.sample(&mut stream(Purpose::Coins)?, units.count()))
             }
         };
-        let mut totals = Totals {
-            clip: self.clip,
-            lattice: self.lattice,
-            sums: vec![0; noised.len()],
-            kept: form.kept.as_ref().map(|_| self.no_terms()),
-            touched: false,
+        let (mut totals, kept) = self.summed(units, state, argument, f, sample.as_deref(), form.kept.is_some())?;
+        if let Some(places) = &self.places {
+            keep_only(places, &mut totals);
+        }
+        if let Some(most) = form.most_units {
+            confine(&mut totals, u128::from(most) * self.lattice.bound_squared.isqrt());
+        }
+        #[cfg(feature = "planted-bugs")]
+        let kept = kept.map(|mut kept| {
+            kept.take_in(&noised);
+            kept
+        });
+        for (noised, sum) in noised.iter_mut().zip(&totals) {
+            // Below 2⁶³ for tables of at most 2³² units, see `LatticeSum::new`.
+            *noised = noised.wrapping_add(*sum);
+        }
+        if let (Some(place), Some(terms)) = (&mut form.kept, kept) {
+            **place = terms;
+        }
+        Ok(LatticeVector { exponent: self.lattice.exponent, values: noised })
+    }
+
+    /// The exact integer sum, and the terms where they are kept: split over the threads of the units ([`Units::on_threads`]).
+    ///
+    /// Every thread calls `f` with an argument of its own and takes visits until there are none left. A term is a function of its unit, and integers are added, so
+    /// the result has the same bits for any number of threads ([`crate::proofs::layouts`]).
+    ///
+    /// # Errors
+    /// What `f` says before a record is looked at; units that are not in memory could not be read.
+    pub(crate) fn summed<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>>(
+        &self,
+        units: &Units<T>,
+        state: &Sensitive<S>,
+        argument: &Argument<A>,
+        f: fn(&A, Summation<'_, T, S>) -> Result<Summed, E>,
+        sample: Option<&[usize]>,
+        keeping: bool,
+    ) -> Result<(Vec<i64>, Option<CleanTerms>), E> {
+        let (source, state, count) = (units.table.source(), state.value(), units.count());
+        if let Source::Elsewhere(elsewhere) = source {
+            // A sample, a list of terms and a private state stay where the records are.
+            let plain = sample.is_none() && !keeping && state.is_some_and(|state| size_of_val(state) == 0);
+            let sum = if plain { elsewhere.sum(self, argument.bytes()) } else { Err(NoSum::Unfit) };
+            return Ok((sum.map_err(ReleaseError::from)?, None));
+        }
+        let visits = sample.map_or(count, <[usize]>::len);
+        let threads = self.threads(units, visits);
+        let pass = Pass::over(visits, threads, source.window());
+        let part = || {
+            let mut totals = Totals::new(self.clip, self.lattice, self.dimension, keeping);
+            let summation = Summation { source, state, sample, pass: &pass, totals: &mut totals };
+            let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
+            (totals, result)
         };
-        let summation = Summation { table, state: state.value(), sample: sample.as_deref(), totals: &mut totals };
-        let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
+        let (mut totals, result) = std::thread::scope(|scope| {
+            let helper = || {
+                let (totals, result) = part();
+                // The caller's own call says what is said. This one's answer is not even destroyed by its own code: it may have looked at a record.
+                std::mem::forget(result);
+                totals
+            };
+            let start = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, helper);
+            // Where the system has no thread to give, those that are there do all.
+            let helpers: Vec<_> = (1..threads).map_while(|number| start(number).ok()).collect();
+            let (mut totals, result) = part();
+            for helper in helpers {
+                match helper.join() {
+                    Ok(part) => totals.add(part),
+                    Err(_) => unreachable!("what a thread runs beside `f`, whose panics are withheld, is integer sums"),
+                }
+            }
+            (totals, result)
+        });
+        // The disk is not a record: see `crate::stored`.
+        if let Err(unread) = pass.end() {
+            // A record may have been looked at: what `f` made is not even destroyed by its own code.
+            std::mem::forget(result);
+            return Err(ReleaseError::from(unread).into());
+        }
         if totals.touched {
             // A record was looked at: only the sum may say anything. What `f` made of it beside is not even destroyed by its own code.
             std::mem::forget(result);
         } else {
             result.map_err(ReleaseError::from)??;
         }
-        if let Some(places) = &self.places {
-            keep_only(places, &mut totals.sums);
-        }
-        if let Some(most) = form.most_units {
-            confine(&mut totals.sums, u128::from(most) * self.lattice.bound_squared.isqrt());
-        }
-        #[cfg(feature = "planted-bugs")]
-        totals.kept.iter_mut().for_each(|kept| kept.take_in(&noised));
-        for (noised, sum) in noised.iter_mut().zip(&totals.sums) {
-            // Below 2⁶³ for tables of at most 2³² units, see `LatticeSum::new`.
-            *noised = noised.wrapping_add(*sum);
-        }
-        if let (Some(kept), Some(terms)) = (&mut form.kept, totals.kept) {
-            **kept = terms;
-        }
-        Ok(LatticeVector { exponent: self.lattice.exponent, values: noised })
+        let kept = totals.kept.take().map(|mut parts| {
+            parts.sort_unstable_by_key(CleanTerms::first);
+            let mut terms = self.no_terms();
+            parts.iter().for_each(|part| terms.append(part));
+            terms.end(count);
+            terms
+        });
+        Ok((totals.sums, kept))
+    }
+
+    /// Threads for a sum. Where a number of units is declared they follow from public numbers alone, with the expected size of a sample; of units that nobody declared there are `visits`.
+    fn threads<T>(&self, units: &Units<T>, visits: usize) -> usize {
+        let least = match units.grouping {
+            Grouping::Shards(_) | Grouping::WholeSite => 1,
+            Grouping::Units => self.at_least,
+        };
+        let terms = units.slots.map_or(visits, |declared| {
+            let rate = self.sampling.map_or(SamplingRate::DENOMINATOR, SamplingRate::numerator);
+            let expected = u128::from(declared) * u128::from(rate) / u128::from(SamplingRate::DENOMINATOR);
+            usize::try_from(expected).unwrap_or(usize::MAX)
+        });
+        units.threads.get().min(terms / least).max(1)
+    }
+
+    /// What decides the integers of a sum of given units.
+    pub(crate) fn form(&self) -> [u64; 4] {
+        let bound = self.lattice.bound_squared;
+        #[allow(clippy::cast_possible_truncation, reason = "the two halves of a number")]
+        let (low, high) = (bound as u64, (bound >> 64) as u64);
+        // Dimension and exponent side by side.
+        [self.clip.get().to_bits(), low, high, u64::from(self.dimension) << 32 | u64::from(self.lattice.exponent.cast_unsigned())]
     }
 
     /// s.
@@ -268,7 +372,7 @@ impl LatticeSum {
     }
 
     /// ⌊(C/γ)²⌋.
-    pub(super) fn bound_squared(&self) -> u128 {
+    pub(crate) fn bound_squared(&self) -> u128 {
         self.lattice.bound_squared
     }
 

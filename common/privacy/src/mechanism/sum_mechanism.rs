@@ -112,11 +112,28 @@ impl SumMechanism {
         }
     }
 
+    /// As [`LatticeSum::of_long_terms`].
+    #[must_use]
+    pub fn of_long_terms(self) -> Self {
+        match self {
+            Self::Local(sum) => Self::Local(sum.of_long_terms()),
+            Self::Shared(sum) => Self::Shared(sum.of_long_terms()),
+        }
+    }
+
+    /// The sum of terms in it, without noise of any kind.
+    pub(crate) fn terms(&self) -> &LatticeSum {
+        match self {
+            Self::Local(sum) => sum,
+            Self::Shared(sum) => sum.terms(),
+        }
+    }
+
     /// As `LatticeSum::release_sum_with`.
     ///
     /// # Errors
     /// As there.
-    pub fn release<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,
@@ -135,7 +152,7 @@ impl SumMechanism {
     ///
     /// # Errors
     /// As there.
-    pub fn release_keeping<T: UnitTable, S, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
+    pub fn release_keeping<T: UnitTable, S: Sync, A: DeserializeOwned, E: From<ReleaseError>, N: NoiseSource>(
         &self,
         units: &Units<T>,
         state: &Sensitive<S>,

@@ -1,14 +1,12 @@
-//! One unit's term of a sum: filled by a model, clipped and brought onto the lattice here.
+//! One unit's term of a sum, as a model fills it. What becomes of it is in the module `block`.
 
 /// One unit's term of a sum: a sparse vector that a function of the unit fills. Adding to a coordinate twice accumulates.
 /// Ascending coordinates are the fast path.
 #[derive(Debug, Default)]
 pub struct Term {
-    entries: Vec<(u32, f64)>,
-    /// One past the last coordinate.
-    next: u64,
-    /// Differences of successive coordinates, or-ed: the top bit is set as soon as one did not ascend.
-    descents: u64,
+    /// Coordinates of the entries, and their values beside them.
+    indices: Vec<u32>,
+    values: Vec<f64>,
     /// Entries beyond [`MANY`] up to which what falls on the same coordinate is not added up early.
     many: usize,
 }
@@ -21,163 +19,112 @@ impl Term {
     /// Adds `value` to coordinate `index`.
     #[inline]
     pub fn add(&mut self, index: u32, value: f64) {
-        self.follow(index);
-        self.entries.push((index, value));
+        self.indices.push(index);
+        self.values.push(value);
         self.keep_small();
     }
 
     /// Adds every `(index, value)`; faster than one by one.
     #[inline]
     pub fn extend(&mut self, entries: impl Iterator<Item = (u32, f64)>) {
-        let start = self.entries.len();
-        self.entries.extend(entries);
-        let (mut next, mut descents) = (self.next, self.descents);
-        for &(index, _) in &self.entries[start..] {
-            descents |= u64::from(index).wrapping_sub(next);
-            next = u64::from(index) + 1;
+        let expected = entries.size_hint().0;
+        self.indices.reserve(expected);
+        self.values.reserve(expected);
+        for (index, value) in entries {
+            self.indices.push(index);
+            self.values.push(value);
         }
-        (self.next, self.descents) = (next, descents);
+        self.keep_small();
+    }
+
+    /// Adds every value to the coordinate beside it; the fastest way. What one of the two has more than the other one does not count.
+    #[inline]
+    pub fn extend_beside(&mut self, indices: impl Iterator<Item = u32>, values: impl Iterator<Item = f64>) {
+        self.indices.extend(indices);
+        self.values.extend(values);
+        if self.indices.len() != self.values.len() {
+            let len = self.indices.len().min(self.values.len());
+            self.indices.truncate(len);
+            self.values.truncate(len);
+        }
         self.keep_small();
     }
 
     /// Sums are the same, bit for bit: what came first is still added first.
     #[inline]
     fn keep_small(&mut self) {
-        if self.entries.len() > MANY + self.many {
+        if self.indices.len() > MANY + self.many {
             self.accumulate();
-            self.many = 2 * self.entries.len();
+            self.many = 2 * self.indices.len();
         }
     }
 
-    #[inline]
-    fn follow(&mut self, index: u32) {
-        self.descents |= u64::from(index).wrapping_sub(self.next);
-        self.next = u64::from(index) + 1;
-    }
-
     /// What was added, before clipping: in order of addition, or by coordinate with what falls on the same one added up.
-    #[must_use]
-    pub fn entries(&self) -> &[(u32, f64)] {
-        &self.entries
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (u32, f64)> + Clone {
+        self.indices.iter().copied().zip(self.values.iter().copied())
     }
 
     /// Forgets everything that was added.
     #[inline]
     pub fn clear(&mut self) {
-        self.entries.clear();
-        (self.next, self.descents, self.many) = (0, 0, 0);
+        self.indices.clear();
+        self.values.clear();
+        self.many = 0;
     }
 
-    /// Clips the term to norm C, truncates it toward zero and adds it to `sums`. What is added has squared integer norm at
-    /// most `bound_squared`, whatever the entries are: the integers themselves are checked, not the rounding analysis.
-    ///
-    /// Counts as zero: a term with a non-finite norm or with a coordinate beyond the sum. Otherwise the answer is
-    /// the factor at which the entries were truncated: [`Term::steps`] gives the added integers again.
+    /// Coordinates, ascending and below `dimension`, and values beside them: what the term is in a sum of so many coordinates. It has no entry, and so
+    /// counts as zero, where a coordinate is not below.
     #[inline]
-    pub(crate) fn add_to(&mut self, sums: &mut [i64], clip: f64, per_step: f64, bound_squared: u128) -> Option<f64> {
-        if self.descents >> 63 != 0 {
+    pub(super) fn finish(&mut self, dimension: usize) -> (&[u32], &[f64]) {
+        if !self.ascends() {
             self.accumulate();
         }
         // The last coordinate is the largest.
-        if self.entries.last().is_none_or(|&(index, _)| index as usize >= sums.len()) {
-            return None;
+        if self.indices.last().is_some_and(|&index| index as usize >= dimension) {
+            self.clear();
         }
-        let norm = self.norm();
-        if !norm.is_finite() {
-            return None;
-        }
-        // Slightly less than C/norm, so that rounding does not push a clipped term over the integer bound.
-        let mut factor = if norm > clip { clip / norm * (1.0 - SHRINK) } else { 1.0 } * per_step;
-        for attempt in 0..3 {
-            let norm_squared = self.try_add(sums, factor);
-            #[cfg(feature = "planted-bugs")]
-            let norm_squared = if crate::planted::is(crate::planted::Bug::NearestRounding) { 0 } else { norm_squared };
-            if norm_squared <= bound_squared {
-                return Some(factor);
-            }
-            // Take the very same integers back. Only rounding on the last bit gets here.
-            self.take_back(sums, factor);
-            factor *= if attempt == 0 { 1.0 - SHRINK } else { 1.0 - 1e-6 };
-        }
-        None
+        (&self.indices, &self.values)
     }
 
-    /// The integers that were added at `factor`.
-    pub(crate) fn steps(&self, factor: f64) -> impl Iterator<Item = (u32, i32)> + '_ {
-        self.entries.iter().map(move |&(index, value)| (index, truncate(value * factor)))
-    }
-
-    /// Adds the truncated term and returns its squared integer norm.
-    ///
-    /// `as i32` truncates toward zero, is 0 for NaN and saturates: a saturated coordinate is 2³¹ − 1, above every bound that
-    /// a lattice admits, so it never passes the check.
-    #[inline]
-    fn try_add(&self, sums: &mut [i64], factor: f64) -> u128 {
-        let mut norm = 0u128;
-        for &(index, value) in &self.entries {
-            let x = i64::from(truncate(value * factor));
-            // |x| ≤ 2³¹: the square is below 2⁶³; 2³² of them are below 2¹²⁸.
-            norm += u128::from((x * x).cast_unsigned());
-            sums[index as usize] += x;
-        }
-        norm
-    }
-
-    #[cold]
-    fn take_back(&self, sums: &mut [i64], factor: f64) {
-        for &(index, value) in &self.entries {
-            sums[index as usize] -= i64::from(truncate(value * factor));
-        }
-    }
-
-    /// L2 norm in floating point; four running sums, so that additions do not wait for each other.
-    #[inline]
+    /// L2 norm of the term.
+    #[cfg(feature = "planted-bugs")]
     pub(super) fn norm(&self) -> f64 {
-        let (fours, rest) = self.entries.as_chunks::<4>();
-        let mut sums = [0.0; 4];
-        for four in fours {
-            for (sum, (_, value)) in sums.iter_mut().zip(four) {
-                *sum += value * value;
-            }
-        }
-        for (sum, (_, value)) in sums.iter_mut().zip(rest) {
-            *sum += value * value;
-        }
-        ((sums[0] + sums[1]) + (sums[2] + sums[3])).sqrt()
+        self.entries().map(|(_, value)| value * value).sum::<f64>().sqrt()
+    }
+
+    /// Whether every coordinate is above the one before it.
+    #[inline]
+    fn ascends(&self) -> bool {
+        let next = self.indices.get(1..).unwrap_or_default();
+        self.indices.iter().zip(next).fold(true, |so_far, (before, after)| so_far & (before < after))
     }
 
     /// Sorts by coordinate and adds up what falls on the same one, in the order in which it came.
     #[cold]
     fn accumulate(&mut self) {
-        self.entries.sort_by_key(|&(index, _)| index);
-        self.entries.dedup_by(|(index, value), (kept, sum)| {
+        let mut entries: Vec<_> = self.entries().collect();
+        entries.sort_by_key(|&(index, _)| index);
+        entries.dedup_by(|(index, value), (kept, sum)| {
             let same = index == kept;
             if same {
                 *sum += *value;
             }
             same
         });
-        self.descents = 0;
-        self.next = self.entries.last().map_or(0, |&(index, _)| u64::from(index) + 1);
+        self.indices.clear();
+        self.values.clear();
+        for (index, value) in entries {
+            self.indices.push(index);
+            self.values.push(value);
+        }
     }
-}
-
-/// Relative shortening of clipped terms; far below one lattice step (C is at most 2³¹ steps).
-const SHRINK: f64 = 1e-12;
-
-#[inline]
-#[allow(clippy::cast_possible_truncation, reason = "saturation is intended, see Term::try_add")]
-fn truncate(x: f64) -> i32 {
-    #[cfg(feature = "planted-bugs")]
-    let x = if crate::planted::is(crate::planted::Bug::NearestRounding) { x.round() } else { x };
-    x as i32
 }
 
 #[cfg(test)]
 mod tests {
     use super::{MANY, Term};
 
-    /// A person with a million records: memory follows the coordinates, and the integers are those of the sum in order.
+    /// A person with a million records: memory follows the coordinates, and the values are those of the sum in order.
     #[test]
     fn a_unit_of_many_records_stays_small() {
         let (mut term, mut expected) = (Term::default(), [0.0_f64; 7]);
@@ -189,11 +136,25 @@ mod tests {
             term.extend([(record % 7, value), (3, value)].into_iter());
             assert!(term.entries().len() <= MANY + 16);
         }
-        let mut sums = [0_i64; 7];
-        term.add_to(&mut sums, 1e9, 1000.0, u128::MAX);
-        // Truncated as the sum in the order of the records is.
-        #[allow(clippy::cast_possible_truncation)]
-        let integers = expected.map(|value| (value * 1000.0) as i64);
-        assert_eq!(sums, integers);
+        assert_eq!(term.finish(7), (&[0, 1, 2, 3, 4, 5, 6][..], &expected[..]));
+    }
+
+    #[test]
+    fn a_term_with_a_coordinate_beyond_the_sum_has_no_entry() {
+        for (entries, left) in
+            [(vec![(0, 1.0), (4, 1.0)], 2), (vec![(0, 1.0), (5, 1.0)], 0), (vec![(7, 1.0), (0, 1.0)], 0), (vec![(3, 1.0)], 1)]
+        {
+            let mut term = Term::default();
+            term.extend(entries.into_iter());
+            assert_eq!(term.finish(5).0.len(), left);
+            assert_eq!(term.finish(5).1.len(), left);
+        }
+        // As many as the shorter of two.
+        let mut term = Term::default();
+        term.extend_beside(0..4, [1.0, 2.0].into_iter());
+        term.extend_beside(2..3, [3.0; 7].into_iter());
+        assert!(term.entries().eq([(0, 1.0), (1, 2.0), (2, 3.0)]));
+        term.clear();
+        assert_eq!(term.entries().len(), 0);
     }
 }

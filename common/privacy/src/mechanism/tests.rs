@@ -5,8 +5,11 @@ use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
 mod gate;
+mod parts;
 mod state;
+mod threads;
 
+use super::block::{Block, Clipping};
 use super::lattice::Lattice;
 use super::*;
 use crate::ledger::{Permit, StepPermit};
@@ -101,10 +104,11 @@ fn release(mechanism: &LatticeSum, rows: &[Vec<(u32, f64)>], seed: u8) -> Vec<i6
 
 /// One clipped, truncated term.
 fn one(term: &[(u32, f64)], dimension: usize, clip: f64, lattice: &Lattice) -> Vec<i64> {
-    let mut sums = vec![0; dimension];
-    let mut filled = Term::default();
-    fill(term, &mut filled);
-    filled.add_to(&mut sums, clip, lattice.per_step(), lattice.bound_squared);
+    let (mut sums, mut block) = (vec![0; dimension], Block::default());
+    fill(term, block.term());
+    let clipping = Clipping::new(clip, lattice);
+    block.push(0, &mut sums, &clipping, None);
+    block.add(&mut sums, &clipping, None);
     sums
 }
 
@@ -194,11 +198,14 @@ fn what_falls_on_one_coordinate_accumulates_before_the_clip() {
     // Twice 1 on one coordinate is 2: clipped to one unit, not two.
     assert!(one(&[(0, 1.0), (0, 1.0)], 1, 1.0, &lattice)[0] <= 1 << 20);
     // Bulk and single additions are the same.
-    let mut term = Term::default();
+    let (mut sums, mut block, clipping) = (vec![0; 2], Block::default(), Clipping::new(1.0, &lattice));
+    block.term().add(0, 0.25);
+    block.term().add(0, 0.25);
+    let term = block.term();
     term.add(0, 0.25);
     term.extend([(1, 5.0), (1, -4.5)].into_iter());
-    let mut sums = vec![0; 2];
-    term.add_to(&mut sums, 1.0, lattice.per_step(), lattice.bound_squared);
+    block.push(0, &mut sums, &clipping, None);
+    block.add(&mut sums, &clipping, None);
     assert_eq!(sums, [1 << 18, 1 << 19]);
 }
 

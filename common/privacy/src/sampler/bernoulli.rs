@@ -33,7 +33,6 @@ pub(crate) fn rational(rng: &mut impl Rng, mut n: u64, d: u64) -> bool {
 }
 
 /// True with probability `n`/`d`, for n ≤ d < 2^[`WIDE_BITS`], d > 0.
-#[inline]
 pub(crate) fn wide(rng: &mut impl Rng, mut n: u128, d: u128) -> bool {
     debug_assert!(n <= d && d >> WIDE_BITS == 0);
     const LOW: u128 = u64::MAX as u128;
@@ -62,23 +61,38 @@ pub(crate) fn wide(rng: &mut impl Rng, mut n: u128, d: u128) -> bool {
     }
 }
 
-/// True with probability exp(−n/d), for n ≤ d, d > 0 (Algorithm 1 of the paper, γ ≤ 1).
+/// True with probability exp(−n/d), for n ≤ d, d > 0 (Algorithm 1 of the paper, γ ≤ 1): with K the first k ≥ 1 whose coin of probability n/(dk) fails,
+/// whether K is odd. For a small n/d the first word decides nearly always.
 ///
 /// # Errors
-/// The product of d and the number of trials left 64 bits: probability below 1/(2^(64 − bits of d))!.
+/// d·K left [`WIDE_BITS`] bits: probability below 1/(2⁶²)!.
 #[inline]
 pub(crate) fn exp_minus(rng: &mut impl Rng, n: u64, d: u64) -> Result<bool, SamplerError> {
-    let mut k = 1u64;
-    while rational(rng, n, d.checked_mul(k).ok_or(SamplerError)?) {
-        k += 1;
+    if !rational(rng, n, d) {
+        return Ok(true);
     }
-    Ok(k % 2 == 1)
+    after_the_first(rng, n.into(), d.into())
 }
 
-/// As [`exp_minus`], for wide numbers.
+/// As [`exp_minus`], with the first 32 bits of the first coin's uniform number, which are the caller's and used for nothing else.
+///
+/// # Errors
+/// As [`exp_minus`].
 #[inline]
-pub(crate) fn exp_minus_wide(rng: &mut impl Rng, n: u128, d: u128) -> Result<bool, SamplerError> {
-    let mut k = 1u128;
+pub(crate) fn exp_minus_with(rng: &mut impl Rng, first: u32, n: u64, d: u64) -> Result<bool, SamplerError> {
+    // As in `rational`: U = (w + U′)/2³².
+    let (target, here) = (u128::from(n) << 32, u128::from(first) * u128::from(d));
+    let Some(rest) = target.checked_sub(here) else { return Ok(true) };
+    #[allow(clippy::cast_possible_truncation, reason = "below d, which is 64 bits wide")]
+    if rest >= u128::from(d) || rational(rng, rest as u64, d) {
+        return after_the_first(rng, n.into(), d.into());
+    }
+    Ok(true)
+}
+
+/// K is not 1.
+fn after_the_first(rng: &mut impl Rng, n: u128, d: u128) -> Result<bool, SamplerError> {
+    let mut k = 2;
     loop {
         let product = d.checked_mul(k).filter(|product| product >> WIDE_BITS == 0).ok_or(SamplerError)?;
         if !wide(rng, n, product) {

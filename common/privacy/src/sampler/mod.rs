@@ -3,6 +3,7 @@
 mod bernoulli;
 pub mod coins;
 pub mod gaussian;
+mod strips;
 
 #[cfg(test)]
 mod tests;

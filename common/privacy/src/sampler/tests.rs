@@ -2,11 +2,14 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
+use rand_core::Rng;
 
-use super::bernoulli::{exp_minus, exp_minus_wide, rational, uniform, wide};
+use super::bernoulli::{exp_minus, exp_minus_with, rational, uniform, wide};
 use super::gaussian::{MAX_SCALE, bound};
 use super::*;
 use dp_pvi_accounting::unit::SamplingRate;
+
+mod strips;
 
 fn stream(seed: u8) -> ChaCha20Rng {
     ChaCha20Rng::from_seed([seed; 32])
@@ -35,8 +38,13 @@ fn canonne_kamath_steinke_algorithm_1_coins_have_the_stated_probability() {
         if d < 1 << 20 {
             let e = count(trials, || exp_minus(&mut rng, n, d).unwrap());
             assert!(z_score(e, trials, (-p).exp()).abs() < 4.0, "exp(-{n}/{d})");
-            let e = count(trials, || exp_minus_wide(&mut rng, large_n, large_d).unwrap());
-            assert!(z_score(e, trials, (-p).exp()).abs() < 4.0, "exp(-{n}/{d}), wide");
+            // Denominators of 63 bits, as the largest scales have them.
+            let large = (1 << 62) / d;
+            let e = count(trials, || exp_minus(&mut rng, n * large, d * large).unwrap());
+            assert!(z_score(e, trials, (-p).exp()).abs() < 4.0, "exp(-{n}/{d}), large");
+            let mut half = stream(21);
+            let e = count(trials, || exp_minus_with(&mut rng, half.next_u32(), n * large, d * large).unwrap());
+            assert!(z_score(e, trials, (-p).exp()).abs() < 4.0, "exp(-{n}/{d}), from half a word");
         }
     }
     assert_eq!((count(1000, || rational(&mut rng, 0, 9)), count(1000, || rational(&mut rng, 9, 9))), (0, 1000));
@@ -80,6 +88,21 @@ fn undecided_words_are_decided_by_the_next_exactly_as_a_longer_number_would() {
     }
 }
 
+/// A coin that begins with half a word goes on with whole ones.
+#[test]
+fn half_a_word_that_does_not_decide_is_the_beginning_of_a_longer_number() {
+    for (n, d) in [(1u64, 3u64), (2, 7), (123_456_789, 4_000_000_007), (1 << 62, (1 << 63) - 25)] {
+        let first = (u128::from(n) << 32) / u128::from(d);
+        let rest = (u128::from(n) << 32) - first * u128::from(d);
+        let threshold = u64::try_from((rest << 64) / u128::from(d)).unwrap();
+        let first = u32::try_from(first).unwrap();
+        // The second coin, of probability n/2d, fails: K is 2 where the first one does not, and 1 where it does.
+        let coin = |first: u32, words: &[u64]| exp_minus_with(&mut Script(words.to_vec()), first, n, d).unwrap();
+        assert!(coin(first, &[threshold + 1]) && !coin(first, &[threshold - 1, u64::MAX]), "{n}/{d}");
+        assert!(coin(first + 1, &[]) && !coin(first - 1, &[u64::MAX]), "{n}/{d}");
+    }
+}
+
 #[test]
 fn uniform_numbers_are_uniform() {
     let mut rng = stream(2);
@@ -98,7 +121,8 @@ fn uniform_numbers_are_uniform() {
 #[test]
 fn t4_1_discrete_gaussian_has_the_exact_probabilities() {
     let draws = 2_500_000u32;
-    for (seed, scale) in [(3, 1u32), (4, 4), (5, 64), (6, 1024)] {
+    // Widths of strips that are an eighth of the scale, and widths that are more.
+    for (seed, scale) in [(3, 1u32), (4, 4), (5, 64), (6, 1024), (15, 9), (16, 12), (17, 17), (18, 1001)] {
         let sampler = DiscreteGaussianSampler::new(scale.into()).unwrap();
         let mut rng = stream(seed);
         let half = 8 * i64::from(scale) + 8;
@@ -150,6 +174,45 @@ fn t4_1_discrete_gaussian_has_the_exact_probabilities() {
     }
 }
 
+/// The same at scales as they are used, of which 8 divides neither: in halves of strips on either side, and by the last bits.
+#[test]
+#[allow(clippy::cast_precision_loss, reason = "small integers")]
+fn t4_1_large_scales_have_the_exact_probabilities_of_half_strips_and_of_last_bits() {
+    let draws = 2_000_000;
+    for (seed, scale) in [(19, (1u64 << 20) + 1), (20, (1 << 21) - 1)] {
+        let sampler = DiscreteGaussianSampler::new(scale).unwrap();
+        let mut rng = stream(seed);
+        let width = scale.div_ceil(8).cast_signed();
+        // Borders at the beginning of every strip, and in its middle.
+        let borders: Vec<i64> = (0..60).map(|k| k / 2 * width + k % 2 * (width / 2)).collect();
+        let (mut counts, mut last_bits) = (vec![[0u32; 2]; borders.len()], [0u32; 8]);
+        for _ in 0..draws {
+            let x = sampler.sample(&mut rng).unwrap();
+            let cell = borders.partition_point(|border| *border <= x.abs()) - 1;
+            counts[cell][usize::from(x < 0)] += 1;
+            last_bits[usize::try_from(x.rem_euclid(8)).unwrap()] += 1;
+        }
+        let below = |x: i64| 0.5 * libm::erfc(-(x as f64 - 0.5) / (scale as f64 * std::f64::consts::SQRT_2));
+        let (mut chi, mut cells) = (0.0, 0.0);
+        for (k, [positive, negative]) in counts.iter().enumerate() {
+            let upper = borders.get(k + 1).copied();
+            let right = upper.map_or(1.0, below) - below(borders[k]);
+            let left = below(1 - borders[k]) - upper.map_or(0.0, |upper| below(1 - upper));
+            // Zero is in the first cell of the right side.
+            let left = if k == 0 { left - (below(1) - below(0)) } else { left };
+            for (count, expected) in [(positive, right * f64::from(draws)), (negative, left * f64::from(draws))] {
+                if expected > 20.0 {
+                    chi += (f64::from(*count) - expected).powi(2) / expected;
+                    cells += 1.0;
+                }
+            }
+        }
+        let freedom: f64 = cells - 1.0;
+        assert!(freedom > 100.0 && ((chi - freedom) / (2.0 * freedom).sqrt()).abs() < 4.0, "scale {scale}: {chi} of {freedom}");
+        assert!(last_bits.iter().all(|&count| z_score(count, draws, 0.125).abs() < 4.5), "scale {scale}: {last_bits:?}");
+    }
+}
+
 #[test]
 fn t4_1_the_largest_scale_does_not_overflow() {
     let sampler = DiscreteGaussianSampler::new(MAX_SCALE).unwrap();
@@ -163,13 +226,6 @@ fn t4_1_the_largest_scale_does_not_overflow() {
         squares += x * x;
     }
     assert!((squares / 200_000.0 - 1.0).abs() < 4.0 * (2.0 / 200_000f64).sqrt(), "{squares}");
-    // The largest magnitude that is let through: its acceptance probability is computed without overflow.
-    let magnitude = u128::from(bound(MAX_SCALE));
-    let laplace = u128::from(MAX_SCALE) + 1;
-    let square = u128::from(MAX_SCALE).pow(2);
-    let distance = magnitude * laplace - square;
-    assert!(distance.checked_mul(distance).is_some());
-    assert!((2 * square * laplace * laplace) >> super::bernoulli::WIDE_BITS == 0);
     assert!(DiscreteGaussianSampler::new(MAX_SCALE + 1).is_err() && DiscreteGaussianSampler::new(0).is_err());
 }
 

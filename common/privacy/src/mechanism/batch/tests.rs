@@ -463,3 +463,26 @@ fn finding_gate_1_a_panic_of_a_model_says_nothing() {
     );
     assert!(matches!(early, Err(ReleaseError::Withheld(_))), "{early:?}");
 }
+
+/// Where units come from changes no bit, also of a sum that rounds: chunks are the same.
+#[test]
+fn a_batch_of_units_that_are_not_in_memory_has_the_same_bits() {
+    let rows: Vec<[f64; D]> =
+        (0..2_345_u32).map(|i| std::array::from_fn(|j| f64::from((i * 7 + j as u32 * 13) % 101) / 37.0 - 1.0)).collect();
+    let copy = |rows: &Rows, positions: &[usize]| Rows(positions.iter().map(|position| rows.0[*position]).collect());
+    for (rate, most) in [(None, 3_000), (Some(0.2), 3_000), (None, 100)] {
+        for chunk in [1, 64, 5_000] {
+            let (mechanism, model) = (mechanism(0.7, 2.0, rate, most), Model { coins: true, ..Model::new(chunk) });
+            let pieces = crate::stored::tests::Pieces::of(Rows(rows.clone()), copy);
+            let released = |units: &Units<Rows>| {
+                let model = Argument::copy_of(&model).unwrap();
+                mechanism.release_sum(units, &model, |model, sum| Ok::<_, ReleaseError>(sum.of(model)), permit(&mechanism), &Seeded(8))
+            };
+            let stored = Units::stored(Box::new(pieces));
+            assert_eq!(released(&stored).unwrap().into_inner().values, release(&mechanism, &rows, &model, 8), "{rate:?} {chunk}");
+            assert!(!stored.is_in_memory());
+            let broken = Units::stored(Box::new(crate::stored::tests::Pieces::of(Rows(rows.clone()), copy).breaking_at(0)));
+            assert!(matches!(released(&broken), Err(ReleaseError::Unread(_))));
+        }
+    }
+}
