@@ -11,7 +11,7 @@ mod world;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::outlook::{Outlook, Prospect, SettingForecast, sizes};
+pub use self::outlook::{Counted, Outlook, Prospect, SettingForecast, counted, sizes};
 pub use self::run::unprotected;
 use self::world::World;
 use dp_pvi_posterior::methods::noise_aware::History;

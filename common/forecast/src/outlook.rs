@@ -7,6 +7,7 @@ use dp_pvi_accounting::Epsilon;
 use serde::{Deserialize, Serialize};
 
 use super::{Effort, Forecast, NotForecast, Range, forecast};
+use dp_pvi_posterior::methods::noise_aware::Absent;
 use dp_pvi_posterior::spec::{RawAggregation, TaskError, Trust};
 use dp_pvi_posterior::task::ResolvedTask;
 
@@ -63,6 +64,9 @@ impl Prospect {
     pub fn of(task: &ResolvedTask, units: &[u64]) -> Self {
         match outlook(task, units) {
             Ok(outlook) => Self::Outlook(Box::new(outlook)),
+            Err(NotForecast::Intervals(Absent::NoNoise)) => {
+                Self::None { why: "without protection no noise is added, and there is nothing that a forecast could tell".into() }
+            }
             Err(why) => Self::None { why: why.to_string() },
         }
     }
@@ -83,15 +87,33 @@ impl Prospect {
 /// # Errors
 /// Several numbers, and not one a site.
 pub fn sizes(task: &ResolvedTask, units: &[u64], sites: Option<u32>) -> Result<Vec<u64>, TaskError> {
-    let counted = task.aggregation.map_or(task.min_sites, |aggregation| aggregation.sites);
     match (units, sites) {
-        ([one], sites) => Ok(vec![*one; sites.unwrap_or(counted).max(1) as usize]),
+        ([one], sites) => Ok(vec![*one; sites.unwrap_or_else(|| counted(task).sites).max(1) as usize]),
         (many, None) => Ok(many.to_vec()),
         (many, Some(sites)) if many.len() == sites as usize => Ok(many.to_vec()),
         (many, Some(sites)) => Err(TaskError::Invalid(format!(
             "{} numbers of records were given for {sites} sites: give one for every site, or one for all",
             many.len()
         ))),
+    }
+}
+
+/// How many sites a task counts on, and what says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// Number of sites.
+    pub sites: u32,
+    /// Name of the key.
+    pub said_by: &'static str,
+}
+
+/// How many sites a task counts on: those of its aggregation, or those that its author expected, or else the fewest with which it runs.
+#[must_use]
+pub fn counted(task: &ResolvedTask) -> Counted {
+    match (task.aggregation, task.expected_sites) {
+        (Some(aggregation), _) => Counted { sites: aggregation.sites, said_by: "[aggregation] sites" },
+        (None, Some(sites)) => Counted { sites, said_by: "[pvi] expected_sites" },
+        (None, None) => Counted { sites: task.min_sites, said_by: "[phases] min_sites, as the task has no expected_sites" },
     }
 }
 
@@ -151,6 +173,14 @@ fn at(task: &ResolvedTask, epsilon: f64, trust: Trust, units: &[u64]) -> Result<
     other.recalibrated()
 }
 
+/// Decimals that show two digits of a number, at least two: a small width is not 0.00.
+pub(super) fn decimals(value: f64) -> usize {
+    let small = value > 0.0 && value < 0.1;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 2 and 9")]
+    let decimals = if small { (1.0 - value.log10().floor()).clamp(2.0, 9.0) as usize } else { 2 };
+    decimals
+}
+
 /// Coefficients that the text lists; the others are in the JSON.
 const LISTED: usize = 40;
 
@@ -160,11 +190,23 @@ impl Outlook {
     pub fn text(&self) -> String {
         let Forecast { records, sites, worlds, published: (known, columns), coefficients, .. } = &self.task;
         let mut text = format!(
-            "forecast  {records} records at {sites} sites; {known} of {columns} columns have published figures; {worlds} federations drawn; in brackets where 90 % of runs are expected\n\
-             \x20         {:>10}  {:<11} {:<30} {}\n",
-            "epsilon", "trust", "median width of 90 % intervals", "log-likelihood lost a record"
+            "forecast  {records} records at {sites} sites; {known} of {columns} columns have published figures; {worlds} federations drawn; in brackets where 90 % of runs are expected\n"
         );
-        let range = |range: &Range, digits: usize| format!("{:.digits$} ({:.digits$} to {:.digits$})", range.median, range.low, range.high);
+        if self.settings.is_empty() {
+            text.push_str(
+                "          the task has no protection: there is no other epsilon to compare with, and nothing is lost to noise\n",
+            );
+        } else {
+            let _ = writeln!(
+                text,
+                "          {:>10}  {:<11} {:<30} log-likelihood lost a record",
+                "epsilon", "trust", "median width of 90 % intervals"
+            );
+        }
+        let range = |range: &Range, least: usize| {
+            let digits = least.max(decimals(range.median));
+            format!("{:.digits$} ({:.digits$} to {:.digits$})", range.median, range.low, range.high)
+        };
         for setting in &self.settings {
             let trust = match setting.trust {
                 Trust::Local => "local",
@@ -183,8 +225,14 @@ impl Outlook {
         }
         text.push_str("          width of 90 % intervals, as the task stands, and without protection\n");
         for coefficient in coefficients.iter().take(LISTED) {
-            let _ =
-                writeln!(text, "          {:<24} {:<22} {:.2}", coefficient.name, range(&coefficient.width, 2), coefficient.unprotected);
+            let _ = writeln!(
+                text,
+                "          {:<24} {:<22} {:.*}",
+                coefficient.name,
+                range(&coefficient.width, 2),
+                decimals(coefficient.unprotected),
+                coefficient.unprotected
+            );
         }
         if coefficients.len() > LISTED {
             let _ = writeln!(text, "          and {} more (--format json)", coefficients.len() - LISTED);

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::outlook::outlook;
-use super::{Effort, Forecast, NotForecast, Prospect, forecast, rehearsal, sizes};
+use super::{Effort, Forecast, NotForecast, Outlook, Prospect, Range, forecast, rehearsal, sizes};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Trust};
 use dp_pvi_reading::noise_aware::of_run;
 
@@ -168,9 +168,24 @@ fn a_prospect_is_an_outlook_or_says_why_not() {
 #[test]
 fn sizes_are_one_number_for_all_or_one_for_each() {
     let task = task(SCHEMA, UPDATE, LOGISTIC, 1.0);
-    assert_eq!(sizes(&task, &[70], None).unwrap(), [70, 70]);
+    assert_eq!(sizes(&task, &[70], None).unwrap(), [70, 70], "the fewest, where nobody expected a number");
+    let expecting = ResolvedTask { expected_sites: Some(5), ..task.clone() };
+    assert_eq!(sizes(&expecting, &[70], None).unwrap(), [70; 5]);
+    assert_eq!(sizes(&expecting, &[70], Some(3)).unwrap(), [70; 3], "a flag says more than the task");
     assert_eq!(sizes(&task, &[70], Some(3)).unwrap(), [70, 70, 70]);
     assert_eq!(sizes(&task, &[70, 80, 90], None).unwrap(), [70, 80, 90]);
     assert_eq!(sizes(&task, &[70, 80], Some(2)).unwrap(), [70, 80]);
     assert!(sizes(&task, &[70, 80], Some(3)).unwrap_err().to_string().contains("one for every site"));
+}
+
+#[test]
+fn small_widths_keep_two_digits() {
+    for (value, digits) in [(0.0, 2), (3.2, 2), (0.1, 2), (0.042, 3), (0.0034, 4), (1e-300, 9)] {
+        assert_eq!(super::outlook::decimals(value), digits, "{value}");
+    }
+    let mut forecast = of(SCHEMA, 1000, 1.0);
+    forecast.coefficients[0].width = Range { low: 0.0021, median: 0.0034, high: 0.0048 };
+    forecast.coefficients[0].unprotected = 0.0012;
+    let text = Outlook { task: forecast, settings: Vec::new() }.text();
+    assert!(text.contains("0.0034 (0.0021 to 0.0048)") && text.contains(" 0.0012\n"), "{text}");
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The cost of a step without its noise sampling is `step` minus `noise` (the same 210 coordinates of noise, no unit, no coins).
-//! 38 µs without noise, 62 µs with it (one core of an Intel Xeon). Its parts: `deploy/guide/src/results/speed.md`.
+//! Figures: `deploy/guide/src/results/speed.md`.
 
 #![allow(clippy::disallowed_types, reason = "divan's attribute keeps its registry in a lock; no library code is in here")]
 

@@ -2,6 +2,7 @@
 
 use dp_pvi_posterior::task::TaskError;
 use dp_pvi_privacy::mechanism::{LatticeOverflow, ReleaseError};
+use dp_pvi_privacy::parts::NotAsked;
 
 /// An update that did not happen. Nothing was released, and no message contains a value of a record.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +19,9 @@ pub enum InferenceError {
     /// The mechanism cannot be built.
     #[error(transparent)]
     Lattice(#[from] LatticeOverflow),
+    /// Another process's question is none for this one.
+    #[error(transparent)]
+    Question(#[from] NotAsked),
     /// The mechanism did not release.
     #[error(transparent)]
     Release(#[from] ReleaseError),

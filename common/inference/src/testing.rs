@@ -143,6 +143,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
         aggregation: None,
         update_deadline_seconds: 60,
         min_sites: 1,
+        expected_sites: None,
         release_tick_seconds: 0,
         early_end: None,
     }

@@ -6,6 +6,7 @@ mod sites;
 
 use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_reading::agreement::Verdict;
+use dp_pvi_reading::convergence::{Convergence, Verdict as Convergences};
 use dp_pvi_reading::divided::{Noise, without};
 use dp_pvi_reading::noise_aware::of_run;
 use sites::{Cells, Differences, Federation, Labels, Random, run};
@@ -54,6 +55,24 @@ fn a_site_with_flipped_labels_is_found() {
         let federation = Federation { truth, labels: Labels::FlippedAtTheLast, differences: Differences::ORDINARY, ..FEDERATION };
         let (blamed, found) = count(&federation, 100);
         assert!(found >= 80 && blamed <= 5, "{truth}: {found} found, {blamed} blamed, of 100");
+    }
+}
+
+/// Two rounds from the prior do not say where the run leads, whatever the noise is. Ten do. The interval of what is left without a site is no narrower than that
+/// of all.
+#[test]
+fn a_run_that_was_too_short_says_so_also_without_a_site() {
+    for (rounds, arrived) in [(2, false), (10, true)] {
+        let federation = Federation { rounds, epsilon: 40.0, ..FEDERATION };
+        let (task, cells, mut random) = (federation.task(), Cells::new(), Random(7 << 24));
+        let sites = federation.draw(&cells, &mut random);
+        let all = run(&task, &cells, &sites, &mut random);
+        let convergence = Convergence::of_run(&task, &all.history).unwrap();
+        assert_eq!(convergence.verdict != Convergences::NotArrived, arrived, "{rounds} rounds: {convergence:?}");
+        let variances = |natural: Vec<f64>| Gaussian::from_natural(task.family(), natural).unwrap().standard().variances().to_vec();
+        let whole = variances(of_run(&task, &all.history).unwrap().natural_parameters);
+        let left = variances(without(&task, &all.releases(), 4).unwrap().natural_parameters);
+        assert!(whole.iter().zip(&left).all(|(whole, left)| left > &(0.8 * whole)), "{rounds} rounds: {whole:?} {left:?}");
     }
 }
 

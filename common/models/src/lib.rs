@@ -24,6 +24,7 @@ pub mod probit_regression;
 pub mod registry;
 pub mod robust_regression;
 pub mod rows;
+pub mod scaled;
 pub mod sigmoid_belief;
 pub mod spec;
 pub mod survival;

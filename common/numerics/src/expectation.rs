@@ -51,10 +51,51 @@ pub fn expectation<const N: usize>(mean: f64, variance: f64, g: impl Fn(f64) -> 
     sums.map(|sum| sum / total)
 }
 
+/// Nodes of the trapezoid rule for each of a pair: so many to either side, in steps of so many standard deviations.
+const STEPS_OF_TWO: i32 = 6;
+const STEP_OF_TWO: f64 = 0.8;
+
+/// E g(a, b) for a normal pair with these means and (Var a, Cov(a, b), Var b), by 13 × 13 nodes: good to 1e-3 for a g of moderate size that is analytic where |Im| < 2.8, up to
+/// standard deviations of 3, and to some percent up to 6. A covariance that no pair has is taken for the nearest one that some pair has.
+pub fn expectation_of_two<const N: usize>(mean: [f64; 2], covariance: [f64; 3], g: impl Fn([f64; 2]) -> [f64; N]) -> [f64; N] {
+    let first = covariance[0].max(0.0).sqrt();
+    let second = covariance[2].max(0.0).sqrt();
+    let along = if first > 0.0 { (covariance[1] / first).clamp(-second, second) } else { 0.0 };
+    let across = (second * second - along * along).max(0.0).sqrt();
+    let nodes = || {
+        let at = |k: i32| STEP_OF_TWO * f64::from(k);
+        (-STEPS_OF_TWO..=STEPS_OF_TWO).map(move |k| (at(k), (-0.5 * at(k) * at(k)).exp()))
+    };
+    let (mut sums, mut total) = ([0.0; N], 0.0);
+    for (u, weight) in nodes() {
+        for (v, other) in nodes() {
+            let values = g([mean[0] + first * u, mean[1] + along * u + across * v]);
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * other * value);
+            total += weight * other;
+        }
+    }
+    sums.map(|sum| sum / total)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::expectation;
+    use super::{expectation, expectation_of_two};
     use crate::normal;
+
+    #[test]
+    fn moments_of_a_pair_are_those_of_its_covariance() {
+        let [one, a, b, square, product, fourth] =
+            expectation_of_two([0.5, -1.0], [2.0, -0.6, 1.5], |[a, b]| [1.0, a, b, b * b, a * b, a.powi(4)]);
+        let expected = [1.0, 0.5, -1.0, 2.5, -1.1, 0.0625 + 6.0 * 0.25 * 2.0 + 12.0];
+        for (value, expected) in [one, a, b, square, product, fourth].into_iter().zip(expected) {
+            assert!((value - expected).abs() < 1e-3 * expected.abs().max(0.5), "{value} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_pair_without_variance_is_a_point() {
+        assert_eq!(expectation_of_two([2.0, 3.0], [0.0, 0.1, -1.0], |[a, b]| [a, b]).map(|value| (value * 1e12).round()), [2e12, 3e12]);
+    }
 
     /// ln Φ and its derivatives on both sides of every change of the rule, against a fine sum.
     #[test]

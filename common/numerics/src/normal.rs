@@ -1,8 +1,7 @@
 //! The standard normal distribution in both tails: φ, Φ, ln Φ and the ratio φ/Φ.
 //!
 //! Moment matching with a probit, and moments through a rectifier, need ln Φ(w) and φ(w)/Φ(w) + w for w far below 0, where the
-//! first underflows and the second cancels. Down to −10 both come from `erfc`, whose relative error is a unit in the last place; below
-//! from Laplace's continued fraction.
+//! first underflows and the second cancels. Both come from Mills' ratio R(x) = (1 − Φ(x))/φ(x), which neither does: up to 10 from a polynomial, beyond from Laplace's continued fraction.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -12,6 +11,26 @@ const LN_SQRT_TAU: f64 = 0.918_938_533_204_672_8;
 const TAIL: f64 = -10.0;
 /// Terms of the continued fraction: enough at [`TAIL`], with a margin of two.
 const TERMS: u32 = 40;
+
+/// (1 + x) R(x) for x from 0 to 10, as a polynomial in 3x/(x + 5) − 1. Its Chebyshev coefficients were computed with 40 digits; those that were left out are below 7e-18.
+const MILLS: [[f64; 4]; 5] = [
+    [1.239_927_889_654_277_8, -0.172_181_867_004_419_04, -0.010_134_050_859_754_922, 0.064_539_909_156_666_34],
+    [-0.050_715_541_072_518_674, 0.024_217_603_712_605_788, -0.007_717_926_067_994_638_5, 0.001_473_866_157_746_558_5],
+    [-5.526_695_872_994_274e-5, -5.055_241_465_284_559_5e-5, 9.792_496_585_840_95e-6, 1.288_566_933_796_641_5e-6],
+    [-5.778_441_571_599_772e-7, -3.820_198_824_904_623e-8, 3.154_147_668_386_675e-8, 2.137_993_602_606_228e-9],
+    [-1.711_178_717_921_837_7e-9, -1.866_101_916_427_345e-10, 7.426_939_251_226_602e-11, 1.249_968_780_298_114_6e-11],
+];
+
+/// R(x) for x from 0 to 10, to a relative error of 4e-16.
+#[inline]
+fn mills(x: f64) -> f64 {
+    let at = 3.0 * x / (x + 5.0) - 1.0;
+    let square = at * at;
+    let fourth = square * square;
+    // Four powers at once: one chain of twenty products would be waited for.
+    let sum = MILLS.iter().rev().fold(0.0, |sum, [a, b, c, d]| sum * fourth + ((c + d * at) * square + (a + b * at)));
+    sum / (1.0 + x)
+}
 
 /// φ(w).
 #[must_use]
@@ -47,21 +66,44 @@ pub struct LogCdf {
 
 /// ln Φ(w) with its derivative r; −d² ln Φ/dw² = r (r + w).
 #[must_use]
-#[inline]
 pub fn log_cdf(w: f64) -> LogCdf {
-    if w > TAIL {
-        let p = cdf(w);
-        let ratio = density(w) / p;
+    let Slope { ratio, excess } = slope(w);
+    let value = if w > 0.0 {
         // ln Φ near 1 from the other tail, where 1 − Φ keeps its digits.
-        let value = if w > 0.0 { (-cdf(-w)).ln_1p() } else { p.ln() };
-        return LogCdf { value, ratio, excess: ratio + w };
+        (-density(w) * mills(w.min(-TAIL))).ln_1p()
+    } else {
+        -0.5 * w * w - LN_SQRT_TAU - ratio.ln()
+    };
+    LogCdf { value, ratio, excess }
+}
+
+/// The slope of ln Φ at a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Slope {
+    /// r = φ(w)/Φ(w) = d ln Φ/dw, the inverse Mills ratio of −w.
+    pub ratio: f64,
+    /// r + w > 0, without cancellation.
+    pub excess: f64,
+}
+
+/// d ln Φ/dw, without the logarithm that [`log_cdf`] takes.
+#[must_use]
+#[inline]
+pub fn slope(w: f64) -> Slope {
+    if w > TAIL {
+        let mills = mills(w.abs().min(-TAIL));
+        if w > 0.0 {
+            // Beyond 10 the upper tail is below half a unit in the last place of Φ.
+            let ratio = density(w) / (1.0 - density(w) * mills);
+            return Slope { ratio, excess: ratio + w };
+        }
+        return Slope { ratio: 1.0 / mills, excess: (1.0 + w * mills) / mills };
     }
     // r = x + 1/(x + 2/(x + 3/(x + …))) with x = −w (Laplace).
     let x = -w;
     let rest = (2..=TERMS).rev().fold(x, |rest, k| x + f64::from(k) / rest);
     let excess = 1.0 / rest;
-    let ratio = x + excess;
-    LogCdf { value: -0.5 * w * w - LN_SQRT_TAU - ratio.ln(), ratio, excess }
+    Slope { ratio: x + excess, excess }
 }
 
 /// Φ⁻¹(`probability`), for a probability in [0, 1].

@@ -112,16 +112,18 @@ impl<M: LinearPredictor> Gradients for M {
         }
         #[allow(clippy::cast_possible_truncation, reason = "2d is a 32-bit number: a mechanism over 2d coordinates exists")]
         let offset = q.dimension() as u32;
-        let entries = || record.indices.iter().zip(record.values);
-        term.extend(entries().map(|(&j, x)| (j, residual * x)));
+        let (indices, values) = (record.indices.iter(), record.values.iter());
+        term.extend_beside(indices.clone().copied(), values.clone().map(|x| residual * x));
+        // Below 2d, which is a 32-bit number, too.
+        let of_scales = indices.clone().map(|j| offset.wrapping_add(*j));
         match q.coordinate() {
             ScaleCoordinate::LogScale => {
                 let moments = q.moments();
-                term.extend(entries().map(|(&j, x)| (offset + j, -curvature * x * x * moments[j as usize][1])));
+                term.extend_beside(of_scales, indices.zip(values).map(|(&j, x)| -curvature * x * x * moments[j as usize][1]));
             }
             ScaleCoordinate::HalfVariance { weight } => {
                 let factor = -weight * curvature;
-                term.extend(entries().map(|(&j, x)| (offset + j, factor * x * x)));
+                term.extend_beside(of_scales, values.map(|x| factor * x * x));
             }
         }
     }

@@ -407,7 +407,7 @@ mod tests {
                 for record in table.records() {
                     let mut term = Term::default();
                     model.gradients().unwrap().gradient(record, &q, &mut term);
-                    term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+                    term.entries().for_each(|(j, value)| sum[j as usize] += value);
                 }
                 sum
             };
@@ -425,7 +425,7 @@ mod tests {
                 for record in table.records() {
                     let mut term = Term::default();
                     LogisticRegression.gradient(record, &q, &mut term);
-                    term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+                    term.entries().for_each(|(j, value)| sum[j as usize] += value);
                 }
                 sum
             };
@@ -442,7 +442,7 @@ mod tests {
         let term = |record| {
             let mut term = Term::default();
             LinearRegression::new(0.7).gradient(record, &q, &mut term);
-            term.entries().to_vec()
+            term.entries().collect::<Vec<_>>()
         };
         for (found, expected) in term(record).iter().zip(term(rest)) {
             assert!(found.0 == expected.0 && (found.1 - expected.1).abs() < 1e-12, "{found:?} {expected:?}");

@@ -51,7 +51,7 @@ pub fn total(statistics: &impl ExpectedStatistics, table: &RecordTable) -> Vec<f
     for record in table.records() {
         term.clear();
         statistics.add(record, &mut term);
-        term.entries().iter().for_each(|&(index, value)| sums[index as usize] += value);
+        term.entries().for_each(|(index, value)| sums[index as usize] += value);
     }
     sums
 }

@@ -3,12 +3,16 @@
 //! The gate gives such a function a copy that was made from bytes ([`Argument`]), so this is a type that can be written and read again.
 
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::mechanism::ReleaseError;
+use dp_pvi_privacy::mechanism::{ReleaseError, Summation, Summed};
 use dp_pvi_privacy::{Argument, SiteState};
 use serde::{Deserialize, Serialize};
 
 use super::Job;
 use crate::error::InferenceError;
+use dp_pvi_records::RecordTable;
+
+/// The function of an update that makes the terms of a sum.
+pub(super) type SumOfTerms = fn(&Asked, Summation<'_, RecordTable>) -> Result<Summed, InferenceError>;
 
 /// A job without what is private in it.
 #[derive(Serialize, Deserialize)]

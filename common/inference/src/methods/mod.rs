@@ -13,6 +13,7 @@ mod global_vi;
 mod local_averaging;
 pub mod natural_gradient;
 mod parameter_perturbation;
+pub mod parts;
 pub mod propagation;
 mod pvi;
 mod sep;
@@ -34,7 +35,7 @@ use dp_pvi_accounting::DpEvent;
 use dp_pvi_expfam::Factor;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::numerics::floor::PrecisionFloor;
-use dp_pvi_posterior::task::{ModelSpec, ResolvedTask, UpdateSpec};
+use dp_pvi_posterior::task::{FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Message, ReleaseError};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, SiteState, StepPermit, Units};
 
@@ -98,6 +99,42 @@ pub fn run<N: NoiseSource>(job: &Job, units: &Units<RecordTable>, permit: Permit
         UpdateSpec::Propagation(spec) => propagation::visit::run(spec, job, model.as_ref(), units, permit, noise),
         UpdateSpec::DpEm(spec) => dp_em::run(spec, job, units, permit, noise),
     }
+}
+
+/// Whether a visit of the task needs all records of a site in memory at once. Where it does not, every number that leaves is a sum over units: they may lie on a disk and are
+/// read window by window ([`dp_pvi_privacy::stored`]), with the same bits.
+#[must_use]
+pub fn needs_memory(task: &ResolvedTask) -> bool {
+    match &task.update {
+        UpdateSpec::DpOptimisation(_)
+        | UpdateSpec::NaturalGradient(_)
+        | UpdateSpec::GlobalVi(_)
+        | UpdateSpec::Bcm(_)
+        | UpdateSpec::Vips(_) => false,
+        UpdateSpec::DpEm(spec) => !matches!(spec.mechanism(&task.setting()), Ok(Some(_))),
+        // A factor for each record, and orders in which one record sees what another one did, are no sums.
+        UpdateSpec::Propagation(spec) => {
+            let sum = matches!(spec.mechanism(&task.setting()), Ok(Some(_)));
+            !(sum && spec.factors == FactorOwner::Shared && spec.site_passes.is_none())
+        }
+        UpdateSpec::Pvi {} | UpdateSpec::Shards(_) => true,
+    }
+}
+
+/// The same task with at most so many passes over the records in a visit, for whoever wants to know how long one takes; the noise is what it was. `None`: its update has
+/// one pass, or cannot be done with fewer.
+#[must_use]
+pub fn shortened(task: &ResolvedTask, most: u32) -> Option<ResolvedTask> {
+    let mut update = task.update.clone();
+    let passes = match &mut update {
+        UpdateSpec::DpOptimisation(spec) => &mut spec.steps,
+        UpdateSpec::Bcm(spec) => &mut spec.fit.steps,
+        UpdateSpec::Shards(spec) => &mut spec.shards,
+        UpdateSpec::Propagation(PropagationSpec { site_passes: Some(passes), .. }) => passes,
+        _ => return None,
+    };
+    *passes = most.min(*passes);
+    Some(ResolvedTask { update, ..task.clone() })
 }
 
 /// What the records of a table add to the sum of a visit, term by term as the release clips them, without noise. `None` where the update sends no sum

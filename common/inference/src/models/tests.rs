@@ -230,7 +230,7 @@ fn dense(model: &dyn super::Gradients, record: dp_pvi_records::RecordView<'_>, q
     term.clear();
     model.gradient(record, q, term);
     let mut dense = vec![0.0; 2 * q.dimension()];
-    term.entries().iter().for_each(|&(j, value)| dense[j as usize] += value);
+    term.entries().for_each(|(j, value)| dense[j as usize] += value);
     dense
 }
 

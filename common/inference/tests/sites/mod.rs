@@ -166,7 +166,7 @@ pub(crate) fn run(task: &ResolvedTask, cells: &Cells, sites: &[Vec<f64>], random
             term.clear();
             terms.add(record, &mut term);
             for (sum, counts) in sent.iter_mut().zip(sites).filter(|(_, counts)| counts[cell] > 0.0) {
-                term.entries().iter().for_each(|&(j, value)| sum[j as usize] += counts[cell] * value);
+                term.entries().for_each(|(j, value)| sum[j as usize] += counts[cell] * value);
             }
         }
         sent.iter_mut().flatten().for_each(|value| *value += sd * random.normal());

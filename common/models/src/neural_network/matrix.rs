@@ -127,7 +127,9 @@ pub fn add_outer_products(left: &[f64], right: &[f64], count: usize, sums: &mut 
     }
     let (rows, columns) = (left.len() / count, right.len() / count);
     assert!(rows * count == left.len() && columns * count == right.len() && sums.len() == rows * columns, "as many left as right columns");
-    if rows < BLOCKED {
+    if rows == 1 {
+        left.iter().zip(right.chunks_exact(columns)).for_each(|(y, right)| add_scaled(*y, right, sums));
+    } else if rows < BLOCKED {
         for (left, right) in left.chunks_exact(rows).zip(right.chunks_exact(columns)) {
             for (sums, &x) in sums.chunks_exact_mut(rows).zip(right) {
                 sums.iter_mut().zip(left).for_each(|(sum, y)| *sum += x * y);
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn all_products_agree_with_their_definition() {
-        for (inputs, outputs, count) in [(3, 1, 5), (9, 2, 4), (17, 6, 8), (51, 50, 13), (7, 20, 1)] {
+        for (inputs, outputs, count) in [(3, 1, 5), (51, 1, 7), (9, 2, 4), (17, 6, 8), (51, 50, 13), (7, 20, 1)] {
             let weights = numbers(inputs * outputs);
             let matrix = Matrix::new(weights.clone(), inputs, outputs);
             let (columns, back) = (numbers(inputs * count), numbers(outputs * count));

@@ -79,7 +79,7 @@ impl Predictor for ProbitRegression {
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
         let sign = if target > 0.5 { 1.0 } else { -1.0 };
         let [residual, curvature] = expectation(mean, variance, |z| {
-            let at = normal::log_cdf(sign * z);
+            let at = normal::slope(sign * z);
             [sign * at.ratio, at.ratio * at.excess]
         });
         Statistics { residual, curvature }

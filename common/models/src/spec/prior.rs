@@ -153,7 +153,7 @@ impl Prior {
 
     /// τ² of every group where the coefficients are known to be these.
     #[must_use]
-    pub fn scales_at(&self, coefficients: &[f64]) -> Vec<f64> {
+    pub(crate) fn scales_at(&self, coefficients: &[f64]) -> Vec<f64> {
         let known = vec![0.0; coefficients.len()];
         self.groups.iter().map(|group| group.scale(coefficients, &known)).collect()
     }

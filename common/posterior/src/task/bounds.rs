@@ -49,6 +49,8 @@ impl ResolvedTask {
         )?;
         check_texts(schema)?;
         require(self.min_sites <= MAX_SITES, "min_sites must be at most 10000")?;
+        let expected = self.expected_sites.is_none_or(|sites| (1..=MAX_SITES).contains(&sites));
+        require(expected, "expected_sites of [pvi] must lie between 1 and 10000")?;
         require(self.update_deadline_seconds <= MAX_DEADLINE_SECONDS, "update_deadline must be at most 31 days")?;
         require(
             self.release_tick_seconds <= MAX_TICK_SECONDS,

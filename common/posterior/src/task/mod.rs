@@ -78,6 +78,9 @@ pub struct ResolvedTask {
     pub update_deadline_seconds: u64,
     /// Fewest sites of a round.
     pub min_sites: u32,
+    /// Public guess of the number of sites, where the task's author made one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_sites: Option<u32>,
     /// Updates leave at multiples of this after training; 0 = at once (said in the statement).
     pub release_tick_seconds: u64,
     /// The rule by which the run may end before its last round; absent: it has all its rounds.

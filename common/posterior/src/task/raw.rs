@@ -271,6 +271,7 @@ impl RawTask {
             aggregation: None,
             update_deadline_seconds: context.update_deadline_seconds,
             min_sites: context.min_sites,
+            expected_sites: self.pvi.expected_sites,
             release_tick_seconds: self.pvi.release_tick_seconds.unwrap_or(0),
             early_end: self.pvi.end_early,
         };

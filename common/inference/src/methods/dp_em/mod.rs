@@ -30,7 +30,7 @@ pub(super) fn run<N: NoiseSource>(
     let message = match spec.mechanism(&job.task.setting())? {
         Some(mechanism) => {
             let permit = only_step(permit, &mechanism.event())?;
-            mechanism.release(units, &Sensitive::NOTHING, &asked, statistics, permit, noise)?
+            mechanism.of_long_terms().release(units, &Sensitive::NOTHING, &asked, statistics, permit, noise)?
         }
         None => {
             let sum = units.map(&asked, |asked, table| {

@@ -39,7 +39,7 @@ impl<'a> Reweighted<'a> {
     /// Its entries, scaled.
     fn scaled(&self, term: &Term) -> impl Iterator<Item = (u32, f64)> {
         let d = self.scales.len();
-        term.entries().iter().map(move |&(j, value)| {
+        term.entries().map(move |(j, value)| {
             // Both blocks have an entry a feature.
             let feature = if (j as usize) < d { j as usize } else { j as usize - d };
             (j, value * self.scales[feature])
@@ -92,10 +92,10 @@ mod tests {
                 let (mut plain, mut term) = (Term::default(), Term::default());
                 LogisticRegression.gradient(record, &point, &mut plain);
                 reweighted.inner().gradient(record, &point, &mut term);
-                let length = term.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+                let length = term.entries().map(|(_, value)| value * value).sum::<f64>().sqrt();
                 assert!(length <= clip * (1.0 + 1e-12));
                 let ratios: Vec<f64> =
-                    plain.entries().iter().zip(term.entries()).map(|((j, a), (_, b))| b / (a * scales[*j as usize % d])).collect();
+                    plain.entries().zip(term.entries()).map(|((j, a), (_, b))| b / (a * scales[j as usize % d])).collect();
                 close(&ratios, &vec![ratios[0]; ratios.len()], 1e-12);
                 ratios[0]
             };

@@ -18,10 +18,10 @@ use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_posterior::methods::NaturalGradientRule;
 use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ScaleWeights, TaskError, UpdateSpec};
-use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
+use dp_pvi_privacy::mechanism::{SumMechanism, Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::asked::Asked;
+use super::asked::{Asked, SumOfTerms};
 use super::{Job, Output, only_step};
 use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project, scale_statistic};
 use crate::capabilities::many_rows;
@@ -38,14 +38,27 @@ pub(super) fn run<N: NoiseSource>(
     permit: Permit,
     noise: &N,
 ) -> Result<Output, InferenceError> {
+    let mechanism = mechanism(spec, job, model)?;
+    let permit = only_step(permit, &mechanism.event())?;
+    let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;
+    Ok(Output { message, pending: Pending::None })
+}
+
+/// The sum of a visit, as its event has it.
+fn mechanism(spec: &NaturalGradientSpec, job: &Job<'_>, model: &dyn Model) -> Result<SumMechanism, InferenceError> {
     let mut mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
     if let Some(places) = spec.places(&job.task.setting(), job.visit, job.site)? {
         mechanism = mechanism.on(places).map_err(TaskError::from)?;
     }
-    Terms::new(spec, job, model)?;
-    let permit = only_step(permit, &mechanism.event())?;
-    let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;
-    Ok(Output { message, pending: Pending::None })
+    if Terms::new(spec, job, model)?.are_long() {
+        mechanism = mechanism.of_long_terms();
+    }
+    Ok(mechanism)
+}
+
+/// The same sum and the same terms, for a process that holds some of the units.
+pub(super) fn part(spec: &NaturalGradientSpec, job: &Job<'_>) -> Result<(SumMechanism, SumOfTerms), InferenceError> {
+    Ok((mechanism(spec, job, models::from_spec(&job.model())?.as_ref())?, terms))
 }
 
 fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
@@ -73,10 +86,10 @@ pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, table: &Rec
     for position in 0..table.len() {
         term.clear();
         table.unit(position).records().for_each(|record| terms.add(record, &mut term));
-        term.entries().iter().for_each(|&(index, value)| dense[index as usize] += value);
+        term.entries().for_each(|(index, value)| dense[index as usize] += value);
         // A coordinate counts once, also where a unit has several records.
-        let take = |&(index, _): &(u32, f64)| (index as usize, std::mem::take(&mut dense[index as usize]));
-        let entries: Vec<(usize, f64)> = term.entries().iter().map(take).collect();
+        let take = |(index, _): (u32, f64)| (index as usize, std::mem::take(&mut dense[index as usize]));
+        let entries: Vec<(usize, f64)> = term.entries().map(take).collect();
         let norm = entries.iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
         if norm.is_finite() {
             let factor = (clip / norm).min(1.0);
@@ -173,6 +186,11 @@ impl<'a> Terms<'a> {
         Ok(Self { spec: *spec, dimension: family.dimension(), of_class, scale: OwnUnits::of(spec, job)?, kind })
     }
 
+    /// Whether a term has products of features, or is made of several rows: then it takes microseconds.
+    fn are_long(&self) -> bool {
+        !matches!(self.kind, Kind::MeanField(..))
+    }
+
     /// Adds a record's term. A record with a number that is not finite contributes 0.
     #[inline]
     pub fn add(&self, record: RecordView<'_>, term: &mut Term) {
@@ -185,16 +203,17 @@ impl<'a> Terms<'a> {
             Kind::MeanField(predictor, q) => {
                 let (mean, variance) = project(record, q);
                 let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
-                let entries = || record.indices.iter().zip(record.values);
                 let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
-                term.extend(entries().map(|(&j, x)| (j, residual * x)));
-                term.extend(entries().map(|(&j, x)| (offset + j, weight * x * x)));
+                let (indices, values) = (record.indices.iter(), record.values.iter());
+                term.extend_beside(indices.clone().copied(), values.clone().map(|x| residual * x));
+                // Below 2d, which is a 32-bit number, too.
+                term.extend_beside(indices.map(|j| offset.wrapping_add(*j)), values.map(|x| weight * x * x));
                 self.scale_of(*predictor, record, (mean, variance), term);
             }
             Kind::Full(predictor, q) => {
                 let (mean, variance) = predictor_of(record, q);
                 let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
-                term.extend(record.indices.iter().zip(record.values).map(|(&j, x)| (j, residual * x)));
+                term.extend_beside(record.indices.iter().copied(), record.values.iter().map(|x| residual * x));
                 self.products(sparse(record), self.spec.curvature_weight * curvature, self.offset(), term);
                 self.scale_of(*predictor, record, (mean, variance), term);
             }
@@ -300,8 +319,8 @@ impl<'a> Terms<'a> {
             let row = offset + (row - i) as u32;
             let scaled = factor * value;
             term.add(row + index, scaled * value);
-            let rest = x.indices[k + 1..].iter().zip(&x.values[k + 1..]);
-            term.extend(rest.map(|(&j, y)| (row + j, std::f64::consts::SQRT_2 * scaled * y)));
+            let rest = x.indices[k + 1..].iter().map(|j| row.wrapping_add(*j));
+            term.extend_beside(rest, x.values[k + 1..].iter().map(|y| std::f64::consts::SQRT_2 * scaled * y));
         }
     }
 

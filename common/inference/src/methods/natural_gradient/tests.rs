@@ -63,7 +63,7 @@ fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordT
         for unit in 0..data.len() {
             term.clear();
             data.unit(unit).records().for_each(|record| terms.add(record, &mut term));
-            term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+            term.entries().for_each(|(j, value)| sum[j as usize] += value);
         }
         let next = rule.apply(state, &Arrived { visit, sites: 1, sum: &sum }).state;
         states.push(next);
@@ -163,9 +163,9 @@ fn weights_keep_terms_within_the_clip_and_do_not_see_the_class() {
                     terms.add(RecordView { target, ..record }, &mut term);
                     term
                 });
-                let length = weighted.entries().iter().map(|(_, value)| value * value).sum::<f64>().sqrt();
+                let length = weighted.entries().map(|(_, value)| value * value).sum::<f64>().sqrt();
                 assert!(length <= clip * (1.0 + 1e-12), "{length}");
-                let ratios: Vec<f64> = plain.entries().iter().zip(weighted.entries()).map(|((_, a), (_, b))| b / a).collect();
+                let ratios: Vec<f64> = plain.entries().zip(weighted.entries()).map(|((_, a), (_, b))| b / a).collect();
                 close(&ratios, &vec![ratios[0]; ratios.len()], 1e-12);
                 (ratios[0], length)
             };
@@ -207,7 +207,7 @@ fn no_term_is_longer_than_the_public_bound() {
             for record in data.records() {
                 let mut term = Term::default();
                 terms.add(record, &mut term);
-                let norm = term.entries().iter().map(|(_, v)| v * v).sum::<f64>().sqrt();
+                let norm = term.entries().map(|(_, v)| v * v).sum::<f64>().sqrt();
                 let size = record.values.iter().map(|v| v * v).sum::<f64>();
                 assert!(size <= radius * radius);
                 let limit = if visit == 0 { 0.25 * radius * radius } else { bound };
@@ -239,7 +239,7 @@ fn terms_are_multiplied_by_the_records_weight() {
                 let term = |weight: f64, target: f64| {
                     let mut term = Term::default();
                     terms.add(RecordView { target, extra: Extra { weight, ..Extra::NONE }, ..record }, &mut term);
-                    term.entries().iter().map(|(_, value)| *value).collect::<Vec<_>>()
+                    term.entries().map(|(_, value)| value).collect::<Vec<_>>()
                 };
                 let norm = |term: &[f64]| term.iter().map(|x| x * x).sum::<f64>().sqrt();
                 let (one, three) = (term(1.0, 1.0), term(3.0, 1.0));

@@ -39,7 +39,8 @@ pub(in crate::methods) fn run<N: NoiseSource>(
     noise: &N,
 ) -> Result<Output, InferenceError> {
     Visit::new(spec, job, model)?;
-    match (spec.mechanism(&job.task.setting())?, spec.site_passes) {
+    let mechanism = spec.mechanism(&job.task.setting())?.map(SumMechanism::of_long_terms);
+    match (mechanism, spec.site_passes) {
         (Some(mechanism), None) => release(spec, &mechanism, job, units, permit, noise),
         (Some(mechanism), Some(_)) => release(spec, &mechanism, job, &units.whole_site(), permit, noise),
         (None, None) => without_protection(spec, job, units, permit),

@@ -48,10 +48,10 @@ fn terms(task: &ResolvedTask, visit: u32, state: &[f64], data: &RecordTable) -> 
     let one = |unit| {
         let mut term = Term::default();
         point.add(data.unit(unit), &mut term);
-        let norm = term.entries().iter().map(|(_, x)| x * x).sum::<f64>().sqrt();
+        let norm = term.entries().map(|(_, x)| x * x).sum::<f64>().sqrt();
         let factor = (clip / norm.max(1e-300)).min(1.0);
         let mut dense = vec![0.0; length];
-        term.entries().iter().for_each(|&(j, x)| dense[j as usize] += factor * x);
+        term.entries().for_each(|(j, x)| dense[j as usize] += factor * x);
         dense
     };
     (0..data.len()).map(one).collect()

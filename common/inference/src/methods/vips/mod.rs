@@ -49,7 +49,11 @@ pub(super) fn run<N: NoiseSource>(
         let sum = batches.release_sum(units, &asked, images, permit, noise)?;
         return Ok(Output { message: Message::lattice(sum), pending: Pending::None });
     }
-    let mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    let mut mechanism = spec.mechanism(&job.task.setting(), job.visit)?;
+    // An E-step of a document takes many sweeps.
+    if matches!(spec.statistics, StatisticsSpec::Documents(_) | StatisticsSpec::Images(_)) {
+        mechanism = mechanism.of_long_terms();
+    }
     let permit = only_step(permit, &mechanism.event())?;
     let message = mechanism.release(units, &Sensitive::NOTHING, &asked, statistics, permit, noise)?;
     Ok(Output { message, pending: Pending::None })
@@ -166,8 +170,8 @@ fn documents(
     for record in unit.records() {
         let before = counts.entries().len();
         statistics.add(record, &mut counts);
-        let added = &counts.entries()[before..];
-        if added.is_empty() {
+        let added = || counts.entries().skip(before);
+        if added().len() == 0 {
             continue;
         }
         norm += if scales.len() > 1 {
@@ -176,7 +180,7 @@ fn documents(
             words.extend(record.indices.iter().zip(record.values).map(|(&word, count)| (word, count * factor)));
             record.values.iter().map(|count| (count * factor).powi(2)).sum::<f64>().sqrt()
         } else {
-            added.iter().map(|(_, value)| value * value).sum::<f64>().sqrt()
+            added().map(|(_, value)| value * value).sum::<f64>().sqrt()
         };
     }
     let factor = if norm > clip { 1.0 / norm } else { 1.0 / clip };
@@ -186,10 +190,10 @@ fn documents(
         _ => [0, statistics.coordinates() as u32],
     };
     if let [scale, _] = scales {
-        term.extend(words.entries().iter().map(|&(index, value)| (index, value * factor / scale)));
+        term.extend(words.entries().map(|(index, value)| (index, value * factor / scale)));
     }
     let scale = scales.last().copied().unwrap_or(1.0);
-    term.extend(counts.entries().iter().map(|&(index, value)| (first + index, value * factor / scale)));
+    term.extend(counts.entries().map(|(index, value)| (first + index, value * factor / scale)));
     if let Clip::Learned { weight, .. } = spec.clip {
         term.add(first + cells, if norm <= clip { 0.5 * weight } else { -0.5 * weight });
     }

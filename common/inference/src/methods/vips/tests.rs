@@ -130,10 +130,10 @@ fn sum_at(task: &ResolvedTask, visit: u32, state: &[f64], data: &RecordTable) ->
     for unit in 0..data.len() {
         term.clear();
         point.add(data.unit(unit), &mut term);
-        let norm = term.entries().iter().map(|(_, x)| x * x).sum::<f64>().sqrt();
+        let norm = term.entries().map(|(_, x)| x * x).sum::<f64>().sqrt();
         if norm.is_finite() {
             let factor = (clip / norm).min(1.0);
-            term.entries().iter().for_each(|&(j, value)| sum[j as usize] += factor * value);
+            term.entries().for_each(|(j, value)| sum[j as usize] += factor * value);
         }
     }
     sum
@@ -359,7 +359,7 @@ fn terms_are_within_the_clip() {
                 let single = data.unit(unit).records().count() <= 1;
                 let mut term = Term::default();
                 point.add(data.unit(unit), &mut term);
-                let norm = term.entries().iter().map(|(_, x)| x * x).sum::<f64>().sqrt();
+                let norm = term.entries().map(|(_, x)| x * x).sum::<f64>().sqrt();
                 if kept && single {
                     assert!(norm <= clip * (1.0 + 1e-12), "{norm} {clip}");
                     largest = largest.max(norm);

@@ -59,7 +59,7 @@ fn the_e_step_equals_the_reference() {
 fn no_document_exceeds_the_bound_and_one_word_attains_it() {
     let mut rng = ChaCha20Rng::seed_from_u64(3);
     let shape = Shape::new(4, 12, 0.1, 0.05).unwrap();
-    let norm = |term: &Term| term.entries().iter().map(|(_, x)| x * x).sum::<f64>().sqrt();
+    let norm = |term: &Term| term.entries().map(|(_, x)| x * x).sum::<f64>().sqrt();
     let mut largest = 0.0_f64;
     for round in 0..40 {
         let mut lambda: Vec<f64> = (0..48).map(|_| 0.05 + (2.0 * uniform(&mut rng)).exp()).collect();

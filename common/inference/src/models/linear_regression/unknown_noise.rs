@@ -74,7 +74,7 @@ mod tests {
             squares += record.target * record.target;
             let mut term = Term::default();
             statistics.add(record, &mut term);
-            let norm = term.entries().iter().map(|(_, x)| x * x).sum::<f64>().sqrt();
+            let norm = term.entries().map(|(_, x)| x * x).sum::<f64>().sqrt();
             assert!(norm <= statistics.bound() * (1.0 + 1e-12));
         }
         close(&sums[..d], (first / 2.0).as_slice(), 1e-12);

@@ -38,9 +38,6 @@ use super::draws::Draws;
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_records::{RecordTable, RecordView, UnitView};
 
-/// Layers with fewer outputs than this form their mean gradients even for one sample: there is nothing to gain.
-const GHOST: usize = 6;
-
 /// Range of the derivatives p and q; see the [module](self).
 const LEAST_DERIVATIVE: f64 = 1.0 / GREATEST_DERIVATIVE;
 const GREATEST_DERIVATIVE: f64 = (1u128 << 75) as f64 * (1u128 << 75) as f64;
@@ -251,7 +248,7 @@ impl<'a> BatchGradients<'a> {
 
     /// Whether a layer's gradients are never formed.
     fn is_ghost(&self, number: usize) -> bool {
-        number > 0 && self.samples == 1 && self.network.layers()[number].outputs >= GHOST
+        number > 0 && self.samples == 1
     }
 
     fn forward(&self, work: &mut Work) {

@@ -158,7 +158,7 @@ fn without_hidden_layers_gradients_are_those_of_linear_models() {
             for record in table.records() {
                 let mut term = Term::default();
                 model.gradients().unwrap().gradient(record, &point, &mut term);
-                term.entries().iter().for_each(|&(j, x)| expected[j as usize] += x);
+                term.entries().for_each(|(j, x)| expected[j as usize] += x);
             }
             crate::testing::close(&found, &expected, 1e-11);
         }

@@ -12,6 +12,7 @@ use nalgebra::DVector;
 use super::rule::Measured;
 use crate::methods::noise_aware::correlations::Correlations;
 use crate::methods::noise_aware::looks::{Look, Looks};
+use crate::methods::noise_aware::weighted::Weighted;
 use crate::methods::noise_aware::{Absent, History, LARGEST, Posterior};
 use crate::methods::scaled::learned;
 use crate::methods::{DpOptimisationSpec, Setting};
@@ -26,7 +27,8 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
     }
     let scales = spec.feature_scales(task).ok().filter(|scales| scales.len() == d).ok_or(Absent::Diverged)?;
     let learned = usize::try_from(learned(task)).unwrap_or(usize::MAX);
-    let looks = looks(spec, &DVector::from_vec(scales), history, learned).ok_or(Absent::Diverged)?;
+    let scales = DVector::from_vec(scales);
+    let looks = looks(spec, &scales, history, learned).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
@@ -35,7 +37,13 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
         family: task.family(),
         looks,
         correlations: Correlations::new(task, None),
-        weighted: None,
+        weighted: spec.weighted.then(|| Weighted {
+            model: task.model.clone(),
+            clip_norm: spec.clip_norm.get(),
+            curvature_weight: spec.curvature_weight,
+            scales: Some(scales),
+        }),
+        on_the_way: Some(task.model.clone()).filter(|model| model.rules().has_two_classes()),
         prior: task.priors(),
         near: None,
     };

@@ -6,9 +6,11 @@ use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
 use crate::methods::noise_aware::correlations::{Correlations, Products};
-use crate::methods::noise_aware::looks::{Look, Looks, Weighted};
+use crate::methods::noise_aware::looks::{Look, Looks};
+use crate::methods::noise_aware::weighted::Weighted;
 use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LARGEST, OwnNoise, Posterior};
 use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
+use crate::models::ModelSpec;
 
 /// Of all sites; or of all but one, whose part is taken out of every sum.
 pub(crate) fn posterior(
@@ -39,11 +41,20 @@ pub(crate) fn posterior(
     let first = gathered.next();
     let same = without.is_none() && gathered.all(|included| Some(included) == first);
     let correlations = if same { correlations } else { correlations.of_some() };
-    let weighted = spec.weighted.then(|| Weighted { model: model.clone(), spec: *spec });
-    let looks = Looks { family, looks, correlations, weighted, prior: task.priors(), near };
+    let weighted = spec.weights_of(&model);
+    let looks = Looks { family, looks, correlations, weighted, on_the_way: None, prior: task.priors(), near };
     let carried = looks.carried().ok_or(Absent::Diverged)?;
     let precision = rule.precision(&last, looks.error_of_the_last(rule.window(), &carried));
     Ok(Posterior { precision, ..carried.posterior })
+}
+
+impl NaturalGradientSpec {
+    /// How records are weighted, where they are.
+    pub(super) fn weights_of(&self, model: &ModelSpec) -> Option<Weighted> {
+        let weighted =
+            || Weighted { model: model.clone(), clip_norm: self.clip_norm.get(), curvature_weight: self.curvature_weight, scales: None };
+        self.weighted.then(weighted)
+    }
 }
 
 /// Reads what was released off the states between visits, and the last state. `None` where a state is not one of this rule.

@@ -58,7 +58,8 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
     let products = products(&rule, releases.history, &before)?;
     let model = task.model_at(&before);
     let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products)).of_some();
-    Some(Sites { task, model, correlations, weighted: spec.weighted.then_some(*spec), sites })
+    let weighted = spec.weights_of(&model);
+    Some(Sites { task, model, correlations, weighted, sites })
 }
 
 #[cfg(test)]

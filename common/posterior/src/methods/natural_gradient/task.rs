@@ -12,6 +12,7 @@ use super::scale::ScaleState;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::requires_epsilon;
 use crate::methods::divided::{Divided, Undividable};
+use crate::methods::noise_aware::weighted;
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
@@ -86,8 +87,7 @@ impl NaturalGradientSpec {
     #[inline]
     #[must_use]
     pub fn weight(&self, of: [Statistics; 2], square: f64, fourth: f64) -> f64 {
-        let [own, other] = of.map(|s| s.residual * s.residual * square + (self.curvature_weight * s.curvature).powi(2) * fourth);
-        (self.clip_norm.get() / own.max(other).sqrt()).min(1.0)
+        weighted::weight_within(self.clip_norm.get(), self.curvature_weight, of, [square, fourth])
     }
 }
 

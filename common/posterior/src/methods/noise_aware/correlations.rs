@@ -114,17 +114,9 @@ impl Correlations {
     }
 
     /// Second moments of rows, of which the intercept's is 1.
-    fn moments(&self) -> Option<DMatrix<f64>> {
+    pub(super) fn moments(&self) -> Option<DMatrix<f64>> {
         let (products, intercept) = (self.products.as_ref()?, self.intercept()?);
         Some(&products.matrix / products.matrix[(intercept, intercept)])
-    }
-
-    /// Mean and variance of the predictor at these coefficients, and the mean of ‖x‖².
-    pub(super) fn predictor(&self, coefficients: &DVector<f64>) -> Option<[f64; 3]> {
-        let (moments, intercept) = (self.moments()?, self.intercept()?);
-        let centre = moments.column(intercept).dot(coefficients);
-        let variance = (&moments * coefficients).dot(coefficients) - centre * centre;
-        Some([centre, variance.max(0.0), moments.trace()])
     }
 
     /// Σ xxᵀ of the records that H is of, with the weights that they have where [`Self::at`] has put them in.
@@ -135,6 +127,11 @@ impl Correlations {
     /// What is public about an entry of a row.
     pub(super) fn entry(&self, j: usize) -> Entry {
         self.entries[j]
+    }
+
+    /// Whether an entry is 0 or 1.
+    pub(super) fn is_indicator(&self, j: usize) -> bool {
+        matches!(self.entries[j], Entry::Indicator { .. })
     }
 
     /// Number of entries of a group.
@@ -215,7 +212,12 @@ impl Correlations {
 }
 
 /// E c xxᵀ for rows with these second moments, of which entry `intercept` is 1. `None` for numbers that cannot be computed with.
-fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVector<f64>, model: &ModelSpec) -> Option<DMatrix<f64>> {
+pub(super) fn weighted_moments(
+    moments: &DMatrix<f64>,
+    intercept: usize,
+    coefficients: &DVector<f64>,
+    model: &ModelSpec,
+) -> Option<DMatrix<f64>> {
     let predictor = model.rules().predictor()?;
     let mean = moments.column(intercept);
     let centre = mean.dot(coefficients);

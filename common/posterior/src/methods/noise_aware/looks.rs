@@ -18,6 +18,9 @@
 //! and may all be wrong about the curvature at θ̄. By how much the gradient may bend on the way from them to θ̄ ([`Looks::bent_on`]) is in S where the
 //! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
+//! **On the way.** Where [`Looks::on_the_way`] names the model, what gradients are expected to be for a θ, how they change with it and how they vary follow from the model, whose curvature changes
+//! between μ_t and θ ([`expected`](super::expected)). What that moves the gradient by counts as wrong by [`BY_MODEL`] of itself.
+//!
 //! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
 //! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the precision is found.
 //!
@@ -27,7 +30,7 @@
 //! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
 //!
-//! **Weighted records.** A record with weight w adds wc to H and w²c to the covariance of the scores, which is about κH, κ the mean weight of the curvature ([`Looks::scores`]).
+//! **Weighted records.** A record with weight w adds wc to H and w²c to the covariance of the scores, which is about κH, κ the mean weight of the curvature ([`weighted`](super::weighted)).
 //!
 //! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
@@ -36,30 +39,28 @@ use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
-use super::correlations::expected_curvature;
-use super::scaled::{Known, Scaled};
-use super::structure::Seen;
+use super::expected::{Expected, Rows, unweighted};
+use super::structure::{Seen, UNKNOWN_UNIT};
+use super::weighted::Weighted;
 use super::{Posterior, signal_to_noise};
-use crate::methods::{NaturalGradientSpec, Setting};
+use crate::methods::Setting;
 use crate::models::ModelSpec;
-use crate::numerics::expectation::expectation;
+use crate::models::predictor::Statistics;
+use crate::models::scaled::{Known, Scaled};
 use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
 use crate::spec::Prior;
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
 
+/// Standard deviation of what the model gets wrong of what it moves a gradient by, relative to it: predictors are not normal, and their moments are guessed.
+const BY_MODEL: f64 = 0.5;
+
+/// Square of a step, in posterior standard deviations, after which slopes are those of where θ is.
+const ARRIVED: f64 = 1e-4;
+
 /// How much of the square of a change of H between μ_r and θ̄ its error has: what counts is H in the mean of the way, half of the change with as much doubt.
 const ON_THE_WAY: f64 = 0.5;
-
-/// κ is taken to be at least this.
-const LEAST_SHARE: f64 = 0.6;
-
-/// Records that are kept within the clipping norm by weights.
-pub(crate) struct Weighted {
-    pub(crate) model: ModelSpec,
-    pub(crate) spec: NaturalGradientSpec,
-}
 
 /// What was released of the likelihood at one public point.
 #[derive(Debug, Clone)]
@@ -94,6 +95,8 @@ pub(crate) struct Looks {
     pub(crate) correlations: Correlations,
     /// Where records are weighted.
     pub(crate) weighted: Option<Weighted>,
+    /// The model by which looks on the way are taken to where the way leads ([`expected`](super::expected)).
+    pub(crate) on_the_way: Option<ModelSpec>,
     pub(crate) prior: Prior,
     /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
     pub(crate) near: Option<DVector<f64>>,
@@ -127,6 +130,12 @@ struct Likelihood {
     doubt: DMatrix<f64>,
     /// Variances of what is not known of them on the way from the reference to the posterior.
     moved: DMatrix<f64>,
+    /// Covariance of the records' scores.
+    scores: DMatrix<f64>,
+    /// Covariance of what the model gets wrong of the gradient.
+    by_model: DMatrix<f64>,
+    /// By what the model says that the looks' curvatures differ, where it is asked.
+    explained: Option<Vec<f64>>,
 }
 
 impl Looks {
@@ -138,7 +147,7 @@ impl Looks {
     /// `None` where the looks have left the range of numbers, or there is none.
     pub(crate) fn carried(&self) -> Option<Carried> {
         let d = self.family.dimension();
-        let changes = self.changes();
+        let changes = changes(&self.looks);
         let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
         let mut bends = vec![0.0; noise.len()];
         let mut spread = DMatrix::zeros(d, d);
@@ -155,9 +164,9 @@ impl Looks {
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
             // S is H and this.
-            let beyond = 1.0 - self.scores(&at);
-            let noise_of_gradient =
-                DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread) - &likelihood.curvature * beyond;
+            let noise_of_gradient = DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread) + &likelihood.by_model
+                - &likelihood.curvature
+                + &likelihood.scores;
             let known = Known {
                 reference: &likelihood.reference,
                 gradient: &likelihood.gradient,
@@ -169,12 +178,18 @@ impl Looks {
             let still = scaled.pass(&known)?;
             let mean = scaled.mean();
             spread = scaled.covariance(&known, None)?;
-            at.clone_from(&mean);
+            let step = &mean - &at;
+            let far = Cholesky::new(spread.clone()).map_or(f64::INFINITY, |factor| step.dot(&factor.solve(&step)));
+            // A slope is that of where θ was taken to be. Steps that go to and fro are halved.
+            let arrived = likelihood.explained.is_none() || far < ARRIVED;
+            at = if likelihood.explained.is_some() && pass >= PASSES / 2 { &at + 0.5 * step } else { mean.clone() };
             // Where a run still moves, looks agree with each other and may all be wrong in the same way about where it leads.
             let rest = &mean - self.end();
             let way = &mean - &likelihood.reference;
-            let ahead = self.bent_on(&rest, &likelihood.curvature) + error(&likelihood.moved, &(&spread + &way * way.transpose()));
-            for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(&changes) {
+            let unexplained = likelihood.explained.as_ref().map(|explained| unexplained(&self.looks, explained));
+            let changes = unexplained.as_ref().unwrap_or(&changes);
+            let ahead = self.bent_on(&rest, &likelihood.curvature, changes) + error(&likelihood.moved, &(&spread + &way * way.transpose()));
+            for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(changes) {
                 let way = &look.point - &mean;
                 *bend = change * change * way.dot(&(&likelihood.curvature * &way)).max(0.0);
             }
@@ -185,13 +200,17 @@ impl Looks {
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             // The first pass does not know how far away the looks are that it takes.
-            let settled = pass > 1 && moved < 1e-4 && still;
+            let settled = pass > 1 && moved < 1e-4 && still && arrived;
             if last || (settled && !scaled.waits()) {
                 let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
                 let posterior = Posterior {
                     natural_parameters: self.natural(&mean, &scaled.precision(&known, &ahead)?)?,
                     signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
-                    noise_share: Some(fresh.mean() / (fresh.mean() + bent.mean())),
+                    noise_share: Some({
+                        let (records, way) = (likelihood.curvature.diagonal().mean(), bent.mean() + ahead.diagonal().mean());
+                        let of_all = (records + fresh.mean()) / (records + fresh.mean() + way);
+                        of_all.min(fresh.mean() / (fresh.mean() + bent.mean()))
+                    }),
                     scales: scaled.spreads(),
                     precision: None,
                 };
@@ -211,13 +230,13 @@ impl Looks {
     /// different from that of the later ones, by ρ, tells it: where the curvature changes with the square of the distance from there, as that of a logit does
     /// about 0, it changes by ρ(2r + r²) over r times that distance. Distances are by the curvature.
     pub(crate) fn bends(&self, way: &DVector<f64>, curvature: &DMatrix<f64>) -> f64 {
-        let (change, further) = self.further(way, curvature);
+        let (change, further) = self.further(way, curvature, &changes(&self.looks));
         (change * further * (2.0 + further)).min(1.0)
     }
 
     /// ρ and r of [`Self::bends`].
-    fn further(&self, way: &DVector<f64>, curvature: &DMatrix<f64>) -> (f64, f64) {
-        let (later, changes, end) = (self.looks.len() / 2, self.changes(), self.end());
+    fn further(&self, way: &DVector<f64>, curvature: &DMatrix<f64>, changes: &[f64]) -> (f64, f64) {
+        let (later, end) = (self.looks.len() / 2, self.end());
         let earlier = (0..later).filter(|&t| changes[t] > 0.0);
         let Some(most) = earlier.max_by(|&a, &b| changes[a].total_cmp(&changes[b])) else { return (0.0, 0.0) };
         let length = |distance: &DVector<f64>| distance.dot(&(curvature * distance)).max(0.0).sqrt();
@@ -226,12 +245,9 @@ impl Looks {
 
     /// Covariance of how a gradient bends on this way w from the looks. The curvature's change is 0 where the way begins, and ρ(r + r²/3) of it in the mean of the way: so
     /// much of Hw, and in other coordinates what Cauchy and Schwarz's bound leaves to them, as a mean.
-    fn bent_on(&self, way: &DVector<f64>, curvature: &DMatrix<f64>) -> DMatrix<f64> {
-        let (change, further) = self.further(way, curvature);
-        let (along, change) = (curvature * way, (change * further * (1.0 + further / 3.0)).min(1.0));
-        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
-        let share = along.dot(way).max(0.0) / way.len() as f64;
-        (&along * along.transpose() + DMatrix::from_diagonal(&(curvature.diagonal() * share))) * (change * change)
+    fn bent_on(&self, way: &DVector<f64>, curvature: &DMatrix<f64>, changes: &[f64]) -> DMatrix<f64> {
+        let (change, further) = self.further(way, curvature, changes);
+        spread_of(way, curvature) * (change * further * (1.0 + further / 3.0)).min(1.0).powi(2)
     }
 
     /// Mean and variance of δᵀHδ, for the errors δ of the points of the last looks, so many, on average: θ has the mean and the covariance that were found.
@@ -256,37 +272,20 @@ impl Looks {
         mean(self.looks.iter().map(|look| &look.point), &share)
     }
 
-    /// ρ_t of every look.
-    fn changes(&self) -> Vec<f64> {
-        let later = self.looks.len() / 2;
-        let share = normalised(self.looks.iter().enumerate().map(|(t, look)| if t < later { 0.0 } else { 1.0 / look.noise.mean() }));
-        let end = mean(self.looks.iter().map(|look| &look.curvature), &share);
-        let norm = end.norm_squared().max(f64::MIN_POSITIVE);
-        // Squared norm of the noise of H̃_t minus the mean of the later looks, which may contain H̃_t: its mean and one standard deviation.
-        let noise = |t: usize| -> f64 {
-            let own = |(i, (look, share)): (usize, (&Look, &f64))| &look.curvature_noise * (f64::from(u8::from(i == t)) - share).powi(2);
-            let variances = sum(self.looks.iter().zip(&share).enumerate().map(own));
-            variances.sum() + (2.0 * variances.norm_squared()).sqrt()
+    /// κ: how much of H the covariance of the records' scores is, if the posterior is about `theta`.
+    fn scores(&self, theta: &DVector<f64>, diagonal: &DVector<f64>) -> f64 {
+        let share = || {
+            let (weighted, (moments, intercept)) = (self.weighted.as_ref()?, self.moments(diagonal)?);
+            weighted.scores(theta, (&moments, intercept), &self.correlations)
         };
-        let change = |(t, look): (usize, &Look)| (((&look.curvature - &end).norm_squared() - noise(t)).max(0.0) / norm).sqrt().min(2.0);
-        self.looks.iter().enumerate().map(change).collect()
+        share().unwrap_or(1.0)
     }
 
-    /// κ = Σw²c/Σwc: how much of H the covariance of the records' scores is, if the posterior is about `theta`. By the moments of the Gram matrix, for rows of the same length and a
-    /// predictor that is normal.
-    fn scores(&self, theta: &DVector<f64>) -> f64 {
-        let share = || {
-            let (weighted, [centre, variance, square]) = (self.weighted.as_ref()?, self.correlations.predictor(theta)?);
-            let predictor = weighted.model.rules().predictor()?;
-            let [once, twice] = expectation(centre, variance, |mean| {
-                let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(mean, 0.0, label));
-                let curvature = expected_curvature(zero, one);
-                let weight = weighted.spec.weight([zero, one], square, square * square);
-                [weight * curvature, weight * weight * curvature]
-            });
-            Some(twice / once).filter(|share| share.is_finite())
-        };
-        share().map_or(1.0, |share| share.clamp(LEAST_SHARE, 1.0))
+    /// Second moments of rows of which the intercept's is 1, and its coordinate: those of a Gram matrix, or what an H with this diagonal and the schema tell.
+    fn moments(&self, diagonal: &DVector<f64>) -> Option<(DMatrix<f64>, usize)> {
+        let intercept = self.correlations.intercept()?;
+        let guessed = || (diagonal[intercept] > 0.0).then(|| self.correlations.matrix(diagonal) / diagonal[intercept]);
+        Some((self.correlations.moments().or_else(guessed)?, intercept))
     }
 
     /// What these looks tell together, if the posterior is about `theta`.
@@ -310,15 +309,73 @@ impl Looks {
         let moved = entries.as_ref().and_then(|_| self.correlations.difference([theta, &reference], all));
         let moved =
             moved.map_or_else(|| DMatrix::zeros(theta.len(), theta.len()), |change| change.map(|change| ON_THE_WAY * change * change));
-        Some(Likelihood {
-            doubt,
-            moved,
-            reference,
+        let curvature = without_negative_eigenvalues(curvature)?;
+        let diagonal = curvature.diagonal();
+        let linear = || Likelihood {
+            scores: &curvature * self.scores(theta, &diagonal),
+            by_model: DMatrix::zeros(theta.len(), theta.len()),
+            reference: reference.clone(),
             gradient: of(|look| &look.gradient),
-            curvature: without_negative_eigenvalues(curvature)?,
-            released,
-            curvature_noise,
-        })
+            curvature: curvature.clone(),
+            released: released.clone(),
+            curvature_noise: curvature_noise.clone(),
+            doubt: doubt.clone(),
+            moved: moved.clone(),
+            explained: None,
+        };
+        let by_model = || -> Option<Likelihood> {
+            let expected = self.expected(weights, (theta, &reference), (&diagonal, &diagonal_noise))?;
+            let tangent = without_negative_eigenvalues(expected.tangent)?;
+            let pull =
+                Cholesky::new(&tangent + DMatrix::identity(theta.len(), theta.len()) * (1e-9 * tangent.trace()))?.solve(&expected.gradient);
+            let moved_by = &expected.curvature * (theta - &reference) - &expected.gradient;
+            // Errors of H are errors of the tangent in proportion.
+            let factor = tangent.trace() / diagonal.sum();
+            Some(Likelihood {
+                // Where the gradient that is expected at θ comes from, by the tangent: a step of Gauss and Newton.
+                reference: theta - pull,
+                scores: without_negative_eigenvalues(expected.scores)?,
+                by_model: &moved_by * moved_by.transpose() * (BY_MODEL * BY_MODEL),
+                curvature: tangent,
+                doubt: &doubt * (factor * factor),
+                moved: &moved * (factor * factor),
+                explained: Some(expected.proportions),
+                ..linear()
+            })
+        };
+        Some(by_model().unwrap_or_else(linear))
+    }
+
+    /// What the model expects of looks with these weights if the truth is `theta`, for an H with this diagonal and noise of these variances on it, which was released about `reference`.
+    /// `None` without the model, an intercept or a known unit.
+    fn expected(
+        &self,
+        weights: &[f64],
+        (theta, reference): (&DVector<f64>, &DVector<f64>),
+        (diagonal, noise): (&DVector<f64>, &DVector<f64>),
+    ) -> Option<Expected> {
+        let (model, intercept) = (self.on_the_way.as_ref()?, self.correlations.intercept()?);
+        if noise[intercept] > (UNKNOWN_UNIT * diagonal[intercept]).powi(2) {
+            return None;
+        }
+        let moments = unweighted(&self.correlations, (diagonal, intercept), reference, model)?;
+        let squares = self.weighted.as_ref().map(|weighted| (weighted, weighted.squares(&moments, &self.correlations)));
+        let weight = |of: [Statistics; 2]| squares.map_or(1.0, |(weighted, squares)| weighted.weight(of, squares));
+        let points: Vec<&DVector<f64>> = self.looks.iter().map(|look| &look.point).collect();
+        let rows = Rows { moments: &moments, intercept, weight: &weight };
+        let mut expected = Expected::new(model.rules().predictor()?, (&points, weights), theta, &rows)?.of_all(diagonal);
+        if let Some(shares) = self.weighted.as_ref().and_then(|weighted| weighted.shares(theta, (&moments, intercept), &self.correlations))
+        {
+            // A level beside the intercept is the level's own entry.
+            let beside = |i: usize, j: usize| i == intercept && self.correlations.is_indicator(j);
+            let factor = |i: usize, j: usize| match (i, j) {
+                _ if beside(i, j) => shares[j],
+                _ if beside(j, i) => shares[i],
+                _ => (shares[i] * shares[j]).sqrt(),
+            };
+            expected.scores = DMatrix::from_fn(theta.len(), theta.len(), |i, j| expected.scores[(i, j)] * factor(i, j));
+        }
+        Some(expected)
     }
 
     /// Natural parameters in the task's family of a Gaussian with this precision.
@@ -328,6 +385,40 @@ impl Looks {
             Family::DiagonalGaussian { .. } => marginal(mean, &Cholesky::new(precision.clone())?.inverse()),
         })
     }
+}
+
+/// ρ_t of every look.
+fn changes(looks: &[Look]) -> Vec<f64> {
+    let later = looks.len() / 2;
+    let share = normalised(looks.iter().enumerate().map(|(t, look)| if t < later { 0.0 } else { 1.0 / look.noise.mean() }));
+    let end = mean(looks.iter().map(|look| &look.curvature), &share);
+    let norm = end.norm_squared().max(f64::MIN_POSITIVE);
+    // Squared norm of the noise of H̃_t minus the mean of the later looks, which may contain H̃_t: its mean and one standard deviation.
+    let noise = |t: usize| -> f64 {
+        let own = |(i, (look, share)): (usize, (&Look, &f64))| &look.curvature_noise * (f64::from(u8::from(i == t)) - share).powi(2);
+        let variances = sum(looks.iter().zip(&share).enumerate().map(own));
+        variances.sum() + (2.0 * variances.norm_squared()).sqrt()
+    };
+    let change = |(t, look): (usize, &Look)| (((&look.curvature - &end).norm_squared() - noise(t)).max(0.0) / norm).sqrt().min(2.0);
+    looks.iter().enumerate().map(change).collect()
+}
+
+/// Covariance of an error that is Hw along a way w, and in other coordinates what Cauchy and Schwarz's bound leaves to them, as a mean.
+fn spread_of(way: &DVector<f64>, curvature: &DMatrix<f64>) -> DMatrix<f64> {
+    let along = curvature * way;
+    #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+    let share = along.dot(way).max(0.0) / way.len() as f64;
+    &along * along.transpose() + DMatrix::from_diagonal(&(curvature.diagonal() * share))
+}
+
+/// The same of what is left of the changes where curvatures are known to be in these proportions.
+fn unexplained(looks: &[Look], proportions: &[f64]) -> Vec<f64> {
+    let alike = |(look, proportion): (&Look, &f64)| Look {
+        curvature: &look.curvature / *proportion,
+        curvature_noise: &look.curvature_noise / (proportion * proportion),
+        ..look.clone()
+    };
+    changes(&looks.iter().zip(proportions).map(alike).collect::<Vec<_>>())
 }
 
 /// Variances of the noise on the entries of a matrix, from those on its svec: entries off the diagonal are multiplied by √2 before noise is added.

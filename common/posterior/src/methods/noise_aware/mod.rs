@@ -18,10 +18,11 @@
 //! taken from moments.
 
 pub(crate) mod correlations;
+mod expected;
 pub(crate) mod looks;
-mod scaled;
 pub(crate) mod sites;
 mod structure;
+pub(crate) mod weighted;
 
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +94,8 @@ pub struct Posterior {
     /// alone. Below [`LOW_SIGNAL`] the run had too few records, or too little budget, for so many parameters.
     pub signal_to_noise: f64,
     /// How much of N is noise that protects records; the rest is what is not known of the gradient between where it was released and the
-    /// fixed point, as far as the rounds show it: what lies ahead of a run that still moves is not counted. 1 for a run that has arrived. `None` where the update does not tell them apart.
+    /// fixed point. Where that is less: how much of everything that the posterior does not know is records and noise; the rest is the way, also what lies ahead of a
+    /// run that still moves. 1 for a run that has arrived. `None` where the update does not tell them apart.
     pub noise_share: Option<f64>,
     /// What is known of the scale of every group of the prior, in their order; `None` where the coefficients tell it as those of a posterior without noise do.
     pub scales: Vec<Option<Spread>>,
@@ -107,6 +109,9 @@ pub enum Absent {
     /// No noise was added.
     #[error("no noise was added, so the intervals are complete as they are")]
     NoNoise,
+    /// No noise was added, and the last visit still moved the posterior.
+    #[error("its last visit still moved the posterior by more than a tenth of a standard deviation, or changed one by more than 2 %")]
+    Unsettled,
     /// The posterior of the run itself contains the noise.
     #[error("the update takes the noise into its posterior at its last round, so the intervals are complete as they are")]
     Included,

@@ -17,10 +17,11 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::LARGEST;
 use super::correlations::{Correlations, Products};
-use super::looks::{Carried, Look, Looks, Weighted, normalised, sum, variances_of_entries};
+use super::looks::{Carried, Look, Looks, normalised, sum, variances_of_entries};
+use super::weighted::Weighted;
+use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
-use crate::methods::{NaturalGradientSpec, Setting};
 use crate::models::ModelSpec;
 use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
 
@@ -45,7 +46,7 @@ pub(crate) struct Sites<'a> {
     /// Those of the run.
     pub(crate) correlations: Correlations,
     /// Where records are weighted.
-    pub(crate) weighted: Option<NaturalGradientSpec>,
+    pub(crate) weighted: Option<Weighted>,
     pub(crate) sites: Vec<SiteLooks>,
 }
 
@@ -90,7 +91,8 @@ impl Sites<'_> {
         let d = left.mean.len();
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let unknown = &bend * bend.transpose() + DMatrix::identity(d, d) * (bend.norm_squared() / d as f64);
-        let covariance = &left.covariance + &left.covariance * unknown * &left.covariance;
+        // And so does what the others' own looks leave open.
+        let covariance = &left.covariance + &left.covariance * (unknown + &left.ahead) * &left.covariance;
         let precision = Cholesky::new(covariance).ok_or(Undividable::Diverged)?.inverse();
         let natural_parameters = others.natural(&left.mean, &precision).ok_or(Undividable::Diverged)?;
         let noise = Noise::Contained { signal_to_noise: left.posterior.signal_to_noise };
@@ -127,7 +129,8 @@ impl Sites<'_> {
             family: self.task.family(),
             looks,
             correlations: self.correlations.clone(),
-            weighted: self.weighted.map(|spec| Weighted { model: self.model.clone(), spec }),
+            weighted: self.weighted.clone(),
+            on_the_way: None,
             prior: self.task.priors(),
             near: None,
         }

@@ -25,7 +25,7 @@ const WEIGHT: f64 = 0.5;
 const WEIGHT_OF_NUMBERS: f64 = 0.5;
 
 /// The doubt of the Gram matrix's unit, relative to it, above which the matrix is left out.
-const UNKNOWN_UNIT: f64 = 0.5;
+pub(super) const UNKNOWN_UNIT: f64 = 0.5;
 
 /// Standard deviation of a correlation that nothing tells.
 const UNSEEN: f64 = 0.5;

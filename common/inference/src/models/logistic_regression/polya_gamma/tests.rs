@@ -103,8 +103,8 @@ fn sensitivities_hold_for_adversarial_records() {
         let length = |statistics: &LogisticStatistics<'_>| {
             let mut term = Term::default();
             statistics.add(data.records().next().unwrap(), &mut term);
-            assert!(term.entries().windows(2).all(|pair| pair[0].0 < pair[1].0), "coordinates ascend");
-            let length = term.entries().iter().map(|(_, x)| x * x).sum::<f64>().sqrt();
+            assert!(term.entries().zip(term.entries().skip(1)).all(|(before, after)| before.0 < after.0), "coordinates ascend");
+            let length = term.entries().map(|(_, x)| x * x).sum::<f64>().sqrt();
             assert!(length <= statistics.bound() * (1.0 + 1e-12), "{length} {}", statistics.bound());
             length / statistics.bound()
         };

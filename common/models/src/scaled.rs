@@ -7,13 +7,13 @@
 //! w_τ ∝ p(ln τ²) e^ℓ(θ_τ) |Λ0(τ)|^½ |C_τ|^½,
 //!
 //! the density of what was released under τ by Laplace's method, times the inverse-gamma prior's. The posterior has the mean Σ w_τ θ_τ and the covariance
-//! Σ w_τ (C_τ + (θ_τ − θ̄)(θ_τ − θ̄)ᵀ). The grid ends on both sides where weights no longer count, and at the [`FURTHEST`] quantile of the prior.
+//! Σ w_τ (C_τ + (θ_τ − θ̄)(θ_τ − θ̄)ᵀ). The grid ends on both sides where weights no longer count, and at the 99 % quantile of the prior.
 //!
 //! With several groups each has a grid of its own, on which the others stay at the mean of their ln τ². By how much each grid's mean and covariance differ from those at these means
 //! adds up; where that is no covariance, the grids' mean is taken. This is exact for one group, and leaves out how groups depend on each other.
 //!
-//! A grid costs time with the cube of the number of coefficients, so that many coefficients and groups have grids in the last pass only, and still more have none ([`Grids`]). Without a grid
-//! each group has one τ, by the coordinate ascent of [`scales`](crate::numerics::scales).
+//! A grid costs time with the cube of the number of coefficients, so that many coefficients and groups have grids in the last pass only, and still more have none. Without a grid
+//! each group has one τ, by the coordinate ascent of [`scales`](dp_pvi_numerics::scales).
 //!
 //! Source: this project; nested Laplace approximations are Rue, Martino and Chopin (2009).
 
@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use crate::numerics::scales::{Group, Spread, inverse_gamma_quantile};
-use crate::numerics::uncertain_curvature::{Found, UncertainCurvature};
 use crate::spec::Prior;
+use dp_pvi_numerics::scales::{Group, Spread, inverse_gamma_quantile};
+use dp_pvi_numerics::uncertain_curvature::{Found, UncertainCurvature};
 
 /// Steps of a grid in standard deviations that ln τ² has where its group's coefficients are known.
 const STEP: f64 = 1.0;
@@ -53,14 +53,19 @@ const LEAST: f64 = 7.0;
 const POINTS: usize = 200;
 
 /// What is known of the likelihood, as [`UncertainCurvature`] has it.
-pub(super) struct Known<'a> {
-    pub(super) reference: &'a DVector<f64>,
-    pub(super) gradient: &'a DVector<f64>,
-    pub(super) curvature: &'a DMatrix<f64>,
-    pub(super) noise: &'a DMatrix<f64>,
-    pub(super) variances: &'a DMatrix<f64>,
+pub struct Known<'a> {
+    /// The point at which the gradient was taken.
+    pub reference: &'a DVector<f64>,
+    /// The gradient.
+    pub gradient: &'a DVector<f64>,
+    /// The curvature, positive semidefinite.
+    pub curvature: &'a DMatrix<f64>,
+    /// Covariance of the gradient's noise.
+    pub noise: &'a DMatrix<f64>,
+    /// Variances of the errors of the curvature's entries.
+    pub variances: &'a DMatrix<f64>,
     /// Where S is taken, unless it is at the mode.
-    pub(super) near: Option<&'a DVector<f64>>,
+    pub near: Option<&'a DVector<f64>>,
 }
 
 /// The posterior at one point of a grid.
@@ -76,7 +81,7 @@ struct Point {
 type Grid = BTreeMap<i32, Point>;
 
 /// Coefficients with their scales, pass for pass.
-pub(super) struct Scaled<'a> {
+pub struct Scaled<'a> {
     prior: &'a Prior,
     prior_mean: DVector<f64>,
     /// τ² of every group: e to the mean of its logarithm.
@@ -94,7 +99,7 @@ pub(super) struct Scaled<'a> {
 
 impl<'a> Scaled<'a> {
     /// Before anything is known but where the coefficients roughly are.
-    pub(super) fn new(prior: &'a Prior, looked: &[f64]) -> Self {
+    pub fn new(prior: &'a Prior, looked: &[f64]) -> Self {
         let learned = prior.groups.iter().enumerate().filter(|(_, group)| group.fixed.is_none());
         let scales = prior.scales_at(looked);
         let cost = prior.len().pow(3).saturating_mul(prior.groups.len());
@@ -118,12 +123,12 @@ impl<'a> Scaled<'a> {
     }
 
     /// Whether the last pass is another one than those before.
-    pub(super) fn waits(&self) -> bool {
+    pub fn waits(&self) -> bool {
         self.when == Grids::Last
     }
 
     /// The next pass is the last one.
-    pub(super) fn begin_last(&mut self) {
+    pub fn begin_last(&mut self) {
         if self.waits() {
             self.when = Grids::Always;
             self.fixed = None;
@@ -132,7 +137,7 @@ impl<'a> Scaled<'a> {
 
     /// Finds the coefficients and scales again where this is known of the likelihood, from those of the pass before. Whether no scale has moved. `None` for numbers that
     /// cannot be computed with.
-    pub(super) fn pass(&mut self, known: &Known<'_>) -> Option<bool> {
+    pub fn pass(&mut self, known: &Known<'_>) -> Option<bool> {
         let before = self.scales.clone();
         let still = |now: &[f64]| now.iter().zip(&before).all(|(new, old)| (new / old).ln().abs() < 1e-4);
         if self.when != Grids::Always {
@@ -245,7 +250,7 @@ impl<'a> Scaled<'a> {
     }
 
     /// θ̄. Zeros before a pass.
-    pub(super) fn mean(&self) -> DVector<f64> {
+    pub fn mean(&self) -> DVector<f64> {
         if let Some(point) = &self.fixed {
             return point.mean.clone();
         }
@@ -258,7 +263,7 @@ impl<'a> Scaled<'a> {
     }
 
     /// What is known of every group's τ; `None` where it has no grid.
-    pub(super) fn spreads(&self) -> Vec<Option<Spread>> {
+    pub fn spreads(&self) -> Vec<Option<Spread>> {
         let mut spreads = vec![None; self.prior.groups.len()];
         if self.fixed.is_none() {
             for (number, grid) in self.grids.iter().filter(|(_, grid)| !grid.is_empty()) {
@@ -271,7 +276,7 @@ impl<'a> Scaled<'a> {
     }
 
     /// Covariance of θ, where S is larger by `ahead`.
-    pub(super) fn covariance(&self, known: &Known<'_>, ahead: Option<&DMatrix<f64>>) -> Option<DMatrix<f64>> {
+    pub fn covariance(&self, known: &Known<'_>, ahead: Option<&DMatrix<f64>>) -> Option<DMatrix<f64>> {
         let at = |point: &Point| Some(Cholesky::new(self.precision_at(known, point, ahead)?)?.inverse());
         if let Some(point) = &self.fixed {
             return at(point);
@@ -294,7 +299,7 @@ impl<'a> Scaled<'a> {
     }
 
     /// The inverse of [`Self::covariance`].
-    pub(super) fn precision(&self, known: &Known<'_>, ahead: &DMatrix<f64>) -> Option<DMatrix<f64>> {
+    pub fn precision(&self, known: &Known<'_>, ahead: &DMatrix<f64>) -> Option<DMatrix<f64>> {
         match &self.fixed {
             Some(point) => self.precision_at(known, point, Some(ahead)),
             None => Some(Cholesky::new(self.covariance(known, Some(ahead))?)?.inverse()),
@@ -334,8 +339,8 @@ fn mean_of(grid: &Grid, dimension: usize) -> DVector<f64> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Grids, Known, Scaled};
-    use crate::numerics::scales::Group;
     use crate::spec::Prior;
+    use dp_pvi_numerics::scales::Group;
     use nalgebra::{DMatrix, DVector};
 
     const GROUP: Group = Group { first: 1, count: 2, shape: 1.0, rate: 0.25, fixed: None };
