@@ -1,0 +1,97 @@
+//! One sum: a plan over the snapshot, for this process or for a cluster.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ballista_core::extension::{SessionConfigExt, SessionStateExt};
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext, col};
+use dp_pvi_privacy::parts::SiteKey;
+
+use crate::config::Config;
+use crate::term_sum::{Codec, TermSum};
+use crate::tls::Mutual;
+
+/// The library's words.
+fn said(error: DataFusionError) -> String {
+    error.strip_backtrace()
+}
+
+/// Blocks that are in memory at once, of about a megabyte each.
+const BATCH: usize = 4;
+
+/// Settings of a session that reads a snapshot in so many parts.
+#[must_use]
+pub fn settings(config: SessionConfig, parts: usize) -> SessionConfig {
+    let mut config = config.with_target_partitions(parts).with_batch_size(BATCH).with_collect_statistics(false);
+    let options = config.options_mut();
+    // Any two row groups may be read by two processes, however short they are.
+    options.optimizer.repartition_file_min_size = 0;
+    options.execution.parquet.schema_force_view_types = false;
+    config
+}
+
+/// The sum that a question asks for.
+pub(crate) fn plan(session: &SessionContext, question: &[u8], key: Option<Arc<SiteKey>>, snapshot: &Path) -> Result<DataFrame, String> {
+    let folder = snapshot.to_str().ok_or("the snapshot's folder has a name that is no text")?;
+    let fields = vec![
+        Field::new("first", DataType::Int64, false),
+        Field::new("units", DataType::Int32, false),
+        Field::new("sealed", DataType::Binary, false),
+    ];
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
+    let url = ListingTableUrl::parse(format!("{folder}/")).map_err(said)?;
+    let table = ListingTableConfig::new(url).with_listing_options(options).with_schema(Arc::new(Schema::new(fields)));
+    let table = ListingTable::try_new(table).map_err(said)?;
+    let sum = AggregateUDF::from(TermSum::new(question, key));
+    let call = sum.call(vec![col("first"), col("units"), col("sealed")]);
+    session.read_table(Arc::new(table)).and_then(|table| table.aggregate(Vec::new(), vec![call])).map_err(said)
+}
+
+/// The answers to a question, each with its length before it.
+///
+/// # Errors
+/// The library's, in words.
+pub async fn answers(session: &SessionContext, question: &[u8], key: Option<Arc<SiteKey>>, snapshot: &Path) -> Result<Vec<u8>, String> {
+    let frame = plan(session, question, key, snapshot)?;
+    let mut found = Vec::new();
+    for batch in frame.collect().await.map_err(said)? {
+        let column = batch.column(0).as_binary_opt::<i32>().ok_or("the cluster gave something else than answers")?;
+        column.iter().flatten().for_each(|answers| found.extend_from_slice(answers));
+    }
+    Ok(found)
+}
+
+/// A session of the cluster.
+///
+/// # Errors
+/// In words.
+pub fn session(config: &Config) -> Result<SessionContext, String> {
+    let codec = Arc::new(Codec::new(None));
+    let session = Mutual::read(&config.tls)?
+        .session()
+        .with_ballista_logical_extension_codec(codec.clone())
+        .with_ballista_physical_extension_codec(codec);
+    let state = SessionStateBuilder::new().with_default_features().with_config(settings(session, config.sum.parts.max(1))).build();
+    let scheduler = format!("http://{}:{}", config.scheduler.host, config.scheduler.port);
+    let state = state.upgrade_for_ballista(scheduler).map_err(|e| e.strip_backtrace())?;
+    Ok(SessionContext::new_with_state(state))
+}
+
+/// Reads a question, and writes the answers.
+///
+/// # Errors
+/// In words.
+pub async fn sum(config: Config, snapshot: PathBuf) -> Result<(), String> {
+    let mut question = Vec::new();
+    std::io::stdin().read_to_end(&mut question).map_err(|e| format!("the question cannot be read ({e})"))?;
+    let answers = answers(&session(&config)?, &question, None, &snapshot).await?;
+    std::io::stdout().write_all(&answers).map_err(|e| format!("the answers cannot be written ({e})"))
+}
