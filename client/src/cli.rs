@@ -22,6 +22,7 @@ use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
 use crate::output::{Format, Output, name_of};
+use crate::snapshot::Changed;
 use crate::telemetry::{self, LogFormat};
 use crate::{approvals, keys, run};
 
@@ -116,6 +117,9 @@ enum Command {
         /// How far the coefficients here may be from the others'.
         #[arg(long, value_enum, default_value_t)]
         spread: SpreadArg,
+        /// Go on although the records are not those with which this site took part in the run.
+        #[arg(long)]
+        changed_records: bool,
     },
     /// Predict new rows with a posterior.
     Predict {
@@ -277,12 +281,17 @@ enum LedgerCommand {
         #[arg(long)]
         accept: bool,
     },
-    /// Check every row, signature, digest and attachment; against the server's transcript too where given.
+    /// Check every row, signature, digest and attachment; against the server's transcript and posterior too where given.
     Verify {
         /// Transcript, as `dp-pvi-server export --transcript` writes it.
         #[arg(long)]
         transcript: Option<PathBuf>,
+        /// posterior.json, as the server exports it: its certificate is checked, and compared with what this ledger charged for the run.
+        #[arg(long)]
+        posterior: Option<PathBuf>,
     },
+    /// Print every row, and what all charges up to it come to: the certified epsilon at the budget's delta.
+    Show,
     /// Write all rows to stdout.
     Export,
 }
@@ -299,7 +308,8 @@ pub fn main_with<S: ChargeStore + 'static>(decorate: impl FnOnce(SqliteLedger) -
     // Wrong usage ends here with exit code 2, help and version with 0.
     let cli = Cli::parse();
     let verbosity = if cli.global.quiet { -1 } else { i8::try_from(cli.global.verbose).unwrap_or(i8::MAX) };
-    telemetry::init(cli.global.log_format, verbosity);
+    let log_format = cli.global.log_format;
+    telemetry::init(log_format, verbosity);
     let format = cli.global.format;
     match execute(cli, decorate) {
         Ok(()) => ExitCode::SUCCESS,
@@ -308,7 +318,7 @@ pub fn main_with<S: ChargeStore + 'static>(decorate: impl FnOnce(SqliteLedger) -
                 let object = json!({"event": "error", "kind": error.kind(), "code": error.exit_code(), "message": error.to_string()});
                 Output::new(format).json_line(&object);
             }
-            tracing::error!(code = error.exit_code(), "{}", error.shown());
+            telemetry::ended(log_format, &error);
             ExitCode::from(error.exit_code())
         }
     }
@@ -357,14 +367,18 @@ fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedge
             let other = if accept { ledger::OtherUnits::Accept } else { ledger::OtherUnits::Refuse };
             ledger::units(&Config::load(file)?, other, output)
         }
-        Command::Ledger(LedgerCommand::Verify { transcript }) => ledger::verify(&Config::load(file)?, transcript.as_deref(), output),
+        Command::Ledger(LedgerCommand::Verify { transcript, posterior }) => {
+            ledger::verify(&Config::load(file)?, transcript.as_deref(), posterior.as_deref(), output)
+        }
+        Command::Ledger(LedgerCommand::Show) => ledger::show(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
-        Command::Personalise { posterior, output: target, spread } => {
+        Command::Personalise { posterior, output: target, spread, changed_records } => {
             let spread = match spread {
                 SpreadArg::Learned => Spread::Learned,
                 SpreadArg::None => Spread::None,
             };
-            personalise::personalise(&Config::load(file)?, &posterior, target.as_deref(), spread, output)
+            let changed = if changed_records { Changed::Accept } else { Changed::Refuse };
+            personalise::personalise(&Config::load(file)?, &posterior, target.as_deref(), (spread, changed), output)
         }
         Command::Predict { posterior, personal, data, level, intervals, id, output: target } => {
             let level = match level {

@@ -5,11 +5,14 @@
 
 mod aggregation;
 mod database;
+mod engine;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
@@ -27,7 +30,9 @@ pub use self::aggregation::Aggregation;
 use self::aggregation::RawAggregation;
 use self::database::RawDatabase;
 pub use self::database::{Database, DatabaseTls, KeepRows};
-use crate::error::{ClientError, Result};
+pub use self::engine::Engine;
+use self::engine::RawEngine;
+use crate::error::{CONFIGURATION, ClientError, Result};
 
 /// Port of the server for sites, where `[site] server` names none.
 const DEFAULT_PORT: u16 = 9092;
@@ -69,6 +74,8 @@ pub struct Site {
     pub state: PathBuf,
     /// How long an unreachable server is tried again before the client gives up.
     pub reconnect: Duration,
+    /// Threads that compute a visit: those of the machine unless given.
+    pub threads: NonZeroUsize,
 }
 
 impl Site {
@@ -108,8 +115,30 @@ pub struct Data {
     pub database: Option<Database>,
     /// This site's own copy of the public schema; a task with another one is refused.
     pub schema: PathBuf,
+    /// Where the records are while the program runs.
+    pub cache: Cache,
+    /// The cluster that sums their terms, where there is one.
+    pub engine: Option<Engine>,
     /// What belongs to a private data set only.
     pub private: Option<PrivateData>,
+}
+
+/// `[data] cache`: where a site's records are between its hello and the end of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// In memory.
+    #[default]
+    Memory,
+    /// On the disk if the declared units would take more than [`Cache::LARGEST_IN_MEMORY`], in memory otherwise.
+    Auto,
+    /// In a file without a name in the state folder; a sum reads some thousand units at a time.
+    Disk,
+}
+
+impl Cache {
+    /// Bytes: 1 GiB.
+    pub const LARGEST_IN_MEMORY: u64 = 1 << 30;
 }
 
 /// The part of `[data]` and `[budget]` that an evaluator does not have.
@@ -172,7 +201,7 @@ impl Config {
             let names: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();
             warn!(variables = names.join(", "), "the environment sets these in place of {}", file.display());
         }
-        Self::parse(&text, folder, environment)
+        Self::parse(&text, folder, environment).map_err(|error| error.in_file(file))
     }
 
     /// The same from memory: paths are relative to `folder`, overrides come from `environment`.
@@ -197,14 +226,14 @@ impl Config {
 
     fn parse_with(text: &str, folder: &Path, environment: &[(String, String)]) -> Result<Self> {
         let mut table: toml::Table =
-            toml::from_str(text).map_err(|e| ClientError::config("client.toml", e.to_string().trim_end().to_owned()))?;
+            toml::from_str(text).map_err(|e| ClientError::config(CONFIGURATION, e.to_string().trim_end().to_owned()))?;
         for (name, value) in environment {
             apply_override(&mut table, name, value)?;
         }
         // Serialised again so that messages of the checks below quote the line with the key, overrides included.
-        let merged = toml::to_string(&table).map_err(|e| ClientError::config("client.toml", Problem::of(e)))?;
+        let merged = toml::to_string(&table).map_err(|e| ClientError::config(CONFIGURATION, Problem::of(e)))?;
         let raw: RawConfig =
-            toml::from_str(&merged).map_err(|e| ClientError::config("client.toml", e.to_string().trim_end().to_owned()))?;
+            toml::from_str(&merged).map_err(|e| ClientError::config(CONFIGURATION, e.to_string().trim_end().to_owned()))?;
         raw.check(folder)
     }
 
@@ -261,6 +290,7 @@ struct RawConfig {
     policy: RawPolicy,
     budget: Option<RawBudget>,
     database: Option<RawDatabase>,
+    engine: Option<RawEngine>,
     aggregation: Option<RawAggregation>,
 }
 
@@ -277,6 +307,7 @@ struct RawSite {
     state: PathBuf,
     #[serde(default = "reconnect_seconds")]
     reconnect_seconds: u64,
+    threads: Option<NonZeroUsize>,
 }
 
 fn site_role() -> Role {
@@ -310,6 +341,8 @@ struct RawData {
     ledger: Option<PathBuf>,
     ledger_head: Option<PathBuf>,
     nominal_units: Option<u64>,
+    #[serde(default)]
+    cache: Cache,
 }
 
 #[derive(Deserialize)]
@@ -430,6 +463,7 @@ impl RawConfig {
                     ("data.nominal_units", self.data.nominal_units.is_some()),
                     ("budget", self.budget.is_some()),
                     ("database", database.is_some()),
+                    ("engine", self.engine.is_some()),
                     ("aggregation", self.aggregation.is_some()),
                 ] {
                     if given {
@@ -493,6 +527,7 @@ impl RawConfig {
                 federation: self.site.federation,
                 state: at(&self.site.state),
                 reconnect: Duration::from_secs(self.site.reconnect_seconds),
+                threads: self.site.threads.unwrap_or_else(|| available_parallelism().unwrap_or(NonZeroUsize::MIN)),
             },
             tls: Tls {
                 ca: at(&self.tls.ca),
@@ -501,7 +536,15 @@ impl RawConfig {
                 identity: at(&self.tls.identity),
                 server_identity: at(self.tls.server_identity.as_ref().unwrap_or(&self.tls.ca)),
             },
-            data: Data { name: self.data.name, files, database, schema: at(&schema), private },
+            data: Data {
+                name: self.data.name,
+                files,
+                database,
+                schema: at(&schema),
+                cache: self.data.cache,
+                engine: self.engine.map(|engine| engine.check(folder)),
+                private,
+            },
             policy: Policy {
                 allow_trust: self.policy.allow_trust,
                 allow_non_private: self.policy.allow_non_private,

@@ -1,14 +1,18 @@
 //! Everything that can go wrong at a site, by who is at fault, and the exit code of each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ledger::{LedgerError, StoreError};
+use dp_pvi_proto::environment::PREFIX;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
 use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use dp_pvi_secagg::error::SecAggError;
+
+/// What a message calls the configuration whose file it does not know.
+pub(crate) const CONFIGURATION: &str = "client.toml";
 
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, ClientError>;
@@ -83,6 +87,19 @@ impl ClientError {
         Self::Config { field: field.into(), message: message.into() }
     }
 
+    /// The same with the configuration file that it is about, where it says only the field.
+    #[must_use]
+    pub(crate) fn in_file(self, file: &Path) -> Self {
+        match self {
+            // What the environment says is not in the file.
+            Self::Config { field, message } if !field.starts_with(PREFIX) => {
+                let place = if field == CONFIGURATION { file.display().to_string() } else { format!("{}: {field}", file.display()) };
+                Self::Config { field: place, message }
+            }
+            other => other,
+        }
+    }
+
     /// Exit code of the process.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -103,12 +120,12 @@ impl ClientError {
     }
 
     /// The message as a person may see it. What somebody else wrote can be in it: characters that a terminal obeys are shown as their
-    /// codes. Only messages about this site's own configuration have more than one line.
+    /// codes. Only messages about this site's own configuration, and about a file that it was told to read, have more than one line.
     #[must_use]
     pub fn shown(&self) -> String {
         let text = self.to_string();
         match self {
-            Self::Config { .. } => text.lines().map(visible).collect::<Vec<_>>().join("\n"),
+            Self::Config { .. } | Self::InvalidFile { .. } => text.lines().map(visible).collect::<Vec<_>>().join("\n"),
             _ => visible(&text).into_owned(),
         }
     }

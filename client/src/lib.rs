@@ -4,7 +4,7 @@
 //! outbound connection. The library behind the program is here so that tests can put the same pieces together:
 //!
 //! * [`config`]: `client.toml`, checked once.
-//! * [`database`]: records in PostgreSQL.
+//! * [`database`]: records in PostgreSQL. `engine`: records that a cluster of the site sums.
 //! * [`ledger`]: the data set's ledger, compared with what is kept about it in a second place.
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
 //! * [`snapshot`]: data behind the release gate, read before the hello.
@@ -28,6 +28,7 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod database;
+mod engine;
 pub mod error;
 pub mod history;
 pub mod keys;
@@ -36,6 +37,7 @@ pub mod observe;
 pub mod output;
 pub mod personal;
 mod progress;
+pub mod rehearsal;
 pub mod run;
 pub mod snapshot;
 pub mod telemetry;

@@ -9,16 +9,20 @@
 //! the middle of a run must find the same records. A file in the state folder says which runs this site joined and holds a fingerprint of
 //! its records in each, which only the identity key can compare with others. Records that were changed meanwhile are told to the operator, and
 //! the program does not start. From outside this looks like any site that stays away; it tells whoever waits for it that somebody may
-//! have edited the files of a running study, and nothing about a record.
+//! have edited the files of a running study, and nothing about a record. Of a run that is over the fingerprint stays in a file beside it, so that a
+//! personal posterior ([`crate::commands::personalise`]) is not made of other records than its run.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dp_pvi_data::{DataFile, MOST_FORMULA_ENTRIES, load_for_formula, load_for_run};
+use dp_pvi_data::{DataError, DataFile, MOST_FORMULA_ENTRIES, load_for_formula, load_for_run, load_to_disk, memory_of};
+use dp_pvi_inference::methods::needs_memory;
+use dp_pvi_inference::methods::parts::can_be_in_parts;
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
@@ -28,8 +32,9 @@ use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::config::{Config, KeepRows};
+use crate::config::{Cache, Config, Data, KeepRows};
 use crate::database::{self, Kept};
+use crate::engine;
 use crate::error::{ClientError, Result};
 
 /// A site's own copy of the public schema.
@@ -93,10 +98,13 @@ struct Source {
     kept: Option<Kept>,
     key: Zeroizing<[u8; 32]>,
     slots: Option<u64>,
+    threads: NonZeroUsize,
     /// The file that says which runs this site is in.
     runs: PathBuf,
     /// They are the answer to a query.
     of_query: bool,
+    /// A cluster of the site sums their terms.
+    by_engine: bool,
 }
 
 /// What the state folder keeps: every run that this site is in, and a fingerprint of its records there. A run that was broken off stays until
@@ -115,6 +123,15 @@ pub fn runs_in(text: &str) -> std::result::Result<Vec<String>, serde_json::Error
     serde_json::from_str::<Joined>(text).map(|joined| joined.runs.into_keys().collect())
 }
 
+/// What to do where the records are not those of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    /// Refuse.
+    Refuse,
+    /// Go on: the operator knows of it.
+    Accept,
+}
+
 /// Name of a run in the file.
 fn name(run: &RunId) -> String {
     format!("run {} of task {}", run.number, run.task)
@@ -125,14 +142,33 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`ClientError::Data`]: a file as a whole cannot be used, or the records are not those of the run. [`ClientError::InvalidFile`]: the
-    /// schema. [`ClientError::Unavailable`]: the state folder.
+    /// schema. [`ClientError::Unavailable`]: the state folder, also where its disk is full.
     pub fn load(config: &Config, identity: &SigningKey) -> Result<Self> {
         let schema = LocalSchema::read(&config.data.schema)?;
         let slots = config.data.private.as_ref().map(|private| private.nominal_units);
         let file = config.site.state.join(format!("records-{}.json", config.data.name));
         let (files, kept) = records(config, schema.schema(), &file)?;
-        let source = Source { files, kept, key: key(identity), slots, runs: file.clone(), of_query: config.data.database.is_some() };
-        let read = load_for_run(schema.schema(), &source.files, &source.key).map_err(|e| ClientError::Data(Problem::of(e)))?;
+        let source = Source {
+            files,
+            kept,
+            key: key(identity),
+            slots,
+            threads: config.site.threads,
+            runs: file.clone(),
+            of_query: config.data.database.is_some(),
+            by_engine: config.data.engine.is_some(),
+        };
+        let on_disk = config.data.is_on_disk(schema.schema());
+        let local = |e: DataError| match e {
+            // The disk of the state folder, and not the records.
+            DataError::Cache { .. } | DataError::Unread(_) => ClientError::Unavailable(Problem::of(e)),
+            e => ClientError::Data(Problem::of(e)),
+        };
+        let read = match &config.data.engine {
+            Some(engine) => engine::load(engine, schema.schema(), &source.files, &source.key, cache_in(&config.site.state)?)?,
+            None if on_disk => load_to_disk(schema.schema(), &source.files, &source.key, cache_in(&config.site.state)?).map_err(local)?,
+            None => load_for_run(schema.schema(), &source.files, &source.key).map_err(local)?,
+        };
         let units = source.over_slots(read.units);
         let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
         let snapshot = Self {
@@ -184,6 +220,20 @@ impl Snapshot {
                 .into(),
             ));
         }
+        if self.source.by_engine && (task.design.is_some() || !can_be_in_parts(task)) {
+            let what = if task.design.is_some() {
+                "makes rows by a formula"
+            } else {
+                "has an update that is more than one sum over all records in a visit"
+            };
+            return Err(ClientError::Data(
+                format!(
+                    "the task {what}, and the site's engine sums the terms of records as they are in the files, and nothing else. Take [engine] out of \
+                     the configuration to compute it on this machine (cache = \"disk\" for a data set that is larger than memory)"
+                )
+                .into(),
+            ));
+        }
         let entries = self.source.slots.unwrap_or(0).saturating_mul(task.max_nonzeros.into());
         if task.design.is_none() || entries <= MOST_FORMULA_ENTRIES {
             return Ok(());
@@ -214,6 +264,18 @@ impl Snapshot {
                 Ok(units)
             }
         }
+    }
+
+    /// Reads the units into memory where the task's update needs all of them there, before the first visit.
+    ///
+    /// # Errors
+    /// [`ClientError::Unavailable`]: the disk does not give them.
+    pub fn make_ready(&self, task: &ResolvedTask) -> Result<()> {
+        if task.design.is_some() || self.units.is_in_memory() || !needs_memory(task) {
+            return Ok(());
+        }
+        tracing::warn!("{}", in_memory_for(self.schema.schema(), self.source.slots.unwrap_or(0)));
+        self.units.bring_into_memory().map_err(|e| ClientError::Unavailable(Problem::of(e)))
     }
 
     fn by_formula(&self, task: &ResolvedTask) -> Result<Units<RecordTable>> {
@@ -255,14 +317,20 @@ impl Snapshot {
         *self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// That run is over. Other records may come when all are.
+    /// That run is over. Other records may come when all are. The fingerprint of the run's records stays, for [`Snapshot::check_is_of`].
     ///
     /// # Errors
     /// [`ClientError::Unavailable`].
     pub fn leave(&self, run: &RunId) -> Result<()> {
         let mut joined = joined(&self.file)?;
-        if joined.runs.remove(&name(run)).is_none() {
-            return Ok(());
+        let Some(fingerprint) = joined.runs.remove(&name(run)) else { return Ok(()) };
+        let kept = self::joined(&self.ended()).and_then(|mut ended| {
+            ended.runs.insert(name(run), fingerprint);
+            self.keep_in(&self.ended(), &ended)
+        });
+        if let Err(error) = kept {
+            // The run itself needs it no more.
+            tracing::warn!(%error, "a personal posterior of this run will not notice if its records are changed");
         }
         if !joined.runs.is_empty() {
             return self.keep(&joined);
@@ -276,19 +344,54 @@ impl Snapshot {
         }
     }
 
+    /// Whether these are the records with which this site took part in a run. A personal posterior takes out what was released of those, and puts the likelihood of these in:
+    /// of others it would be the posterior of neither.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`]: they are others, or in another order. [`ClientError::Unavailable`]: the state folder.
+    pub fn check_is_of(&self, run: &RunId, changed: Changed) -> Result<()> {
+        let known = [joined(&self.file)?, joined(&self.ended())?].into_iter().find_map(|mut joined| joined.runs.remove(&name(run)));
+        match (known, changed) {
+            (None, _) => tracing::warn!(
+                "it is not known whether these are the records with which this site took part in the run: the state folder has no fingerprint of them. If they were \
+                 changed since, the result is wrong"
+            ),
+            (Some(fingerprint), _) if fingerprint == self.fingerprint.to_string() => {}
+            (Some(_), Changed::Accept) => tracing::warn!(
+                "these are not the records with which this site took part in the run: the personal posterior is that of the records of today"
+            ),
+            (Some(_), Changed::Refuse) => {
+                let words = "these are not the records with which this site took part in the run, or not in that order, so what it released does not belong to them. Put \
+                             the files back as they were; or, if you want the records of today in the place of what was released, say --changed-records";
+                return Err(ClientError::Data(words.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same file for runs that are over.
+    fn ended(&self) -> PathBuf {
+        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
+        self.file.with_file_name(format!("ended-{name}"))
+    }
+
     fn keep(&self, joined: &Joined) -> Result<()> {
+        self.keep_in(&self.file, joined)
+    }
+
+    fn keep_in(&self, place: &Path, joined: &Joined) -> Result<()> {
         let text = serde_json::to_string(joined).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-        let folder = self.file.parent().unwrap_or(Path::new("."));
-        let fresh = self.file.with_extension("json.new");
+        let folder = place.parent().unwrap_or(Path::new("."));
+        let fresh = place.with_extension("json.new");
         let write = || {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
             writeln!(file, "{text}")?;
             file.sync_all()?;
-            fs::rename(&fresh, &self.file)?;
+            fs::rename(&fresh, place)?;
             fs::File::open(folder)?.sync_all()
         };
-        write().map_err(|e: std::io::Error| self.unavailable(&e.to_string()))
+        write().map_err(|e: std::io::Error| unavailable(place, &e.to_string()))
     }
 
     fn unavailable(&self, problem: &str) -> ClientError {
@@ -306,6 +409,38 @@ impl Drop for Source {
             let _ = kept.remove();
         }
     }
+}
+
+impl Data {
+    /// Whether the units are read from the disk in every visit: the declared number of them decides, not the counted one.
+    #[must_use]
+    pub fn is_on_disk(&self, schema: &Schema) -> bool {
+        match (self.cache, &self.private) {
+            (Cache::Memory, _) | (_, None) => false,
+            (Cache::Disk, Some(_)) => true,
+            (Cache::Auto, Some(private)) => memory_of(schema, private.nominal_units) > Cache::LARGEST_IN_MEMORY,
+        }
+    }
+}
+
+/// What an update that does not stream costs: a public number.
+pub(crate) fn in_memory_for(schema: &Schema, declared: u64) -> String {
+    let megabytes = memory_of(schema, declared).div_ceil(1 << 20);
+    format!(
+        "this task's update needs all records in memory: up to {megabytes} MiB for the declared number of units, although [data] cache keeps them on the disk"
+    )
+}
+
+/// A file for this process alone: it has no name, and is gone when the process ends, however it ends.
+pub(crate) fn cache_in(folder: &Path) -> Result<fs::File> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .and_then(|()| tempfile::tempfile_in(folder))
+        // Without a name it is still opened with what the process's mask leaves.
+        .and_then(|file| file.set_permissions(fs::Permissions::from_mode(0o600)).map(|()| file))
+        .map_err(|e| unavailable(folder, &format!("the cache of the records cannot be made ({e})")))
 }
 
 fn unavailable(file: &Path, problem: &str) -> ClientError {
@@ -357,8 +492,9 @@ pub(crate) fn look_at(config: &Config, schema: &Schema) -> Result<Vec<DataFile>>
 }
 
 impl Source {
-    /// Layouts are over the declared number of units, whatever the files hold.
+    /// Layouts are over the declared number of units, whatever the files hold; sums are split over the configured threads.
     fn over_slots(&self, units: Units<RecordTable>) -> Units<RecordTable> {
+        let units = units.on_threads(self.threads);
         match self.slots {
             Some(slots) => units.over_slots(slots),
             None => units,

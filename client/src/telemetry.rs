@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use dp_pvi_proto::log::{self, Colour, Form};
 use tracing_subscriber::EnvFilter;
 
+use crate::error::ClientError;
 use crate::progress;
 
 /// `--log-format`.
@@ -27,9 +28,19 @@ pub fn init(format: LogFormat, verbosity: i8) {
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let colour = if std::io::stderr().is_terminal() { Colour::OnTerminal } else { Colour::Never };
-    let form = match format {
-        LogFormat::Text => Form::Text,
-        LogFormat::Json => Form::Json,
-    };
-    log::start(form, filter, colour, || progress::Stderr);
+    log::start(format.form(), filter, colour, || progress::Stderr);
+}
+
+/// Tells the error that ends the program.
+pub fn ended(format: LogFormat, error: &ClientError) {
+    log::ended(format.form(), error.exit_code(), &error.shown(), progress::Stderr);
+}
+
+impl LogFormat {
+    fn form(self) -> Form {
+        match self {
+            Self::Text => Form::Text,
+            Self::Json => Form::Json,
+        }
+    }
 }

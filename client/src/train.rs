@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use dp_pvi_inference::InferenceError;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::mechanism::ReleaseError;
 use dp_pvi_privacy::{RunId, SecureNoise};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
 use dp_pvi_protocol::message::PublicMetrics;
@@ -57,8 +59,9 @@ impl Trainer for SiteTrainer {
     async fn prepare(&mut self, run: &RunId, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.snapshot.schema().is_of(task).map_err(data)?;
         self.snapshot.fits(task).map_err(|e| data(e.to_string()))?;
-        let (snapshot, run) = (Arc::clone(&self.snapshot), *run);
-        blocking(move || snapshot.join(&run).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })).await
+        let (snapshot, run, task) = (Arc::clone(&self.snapshot), *run, Arc::clone(task));
+        let resource = |e: ClientError| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() };
+        blocking(move || snapshot.make_ready(&task).and_then(|()| snapshot.join(&run)).map_err(resource)).await
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
@@ -68,7 +71,7 @@ impl Trainer for SiteTrainer {
             let TrainJob { task, visit, lambda, state, permit } = job;
             let site = snapshot.place(&task).map_err(|e| internal(e.to_string()))?;
             let job = Job { site, task: &task, visit, lambda: &lambda, state: &state };
-            let output = methods::run(&job, &units, permit, &SecureNoise).map_err(|e| internal(e.to_string()))?;
+            let output = methods::run(&job, &units, permit, &SecureNoise).map_err(failed)?;
             Ok(Trained { message: output.message, pending: output.pending })
         })
         .await
@@ -158,6 +161,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, TrainError
 
 fn data(message: String) -> TrainError {
     TrainError { kind: TrainErrorKind::Data, message }
+}
+
+/// What other processes of the site did not give may come at the next start; the rest is a bug.
+fn failed(error: InferenceError) -> TrainError {
+    let unanswered = matches!(error, InferenceError::Release(ReleaseError::NoSum(_)));
+    TrainError { kind: if unanswered { TrainErrorKind::Resource } else { TrainErrorKind::Internal }, message: error.to_string() }
 }
 
 fn internal(message: String) -> TrainError {

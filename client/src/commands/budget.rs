@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use dp_pvi_accounting::{PrivacyLoss, epsilon_filtered};
-use dp_pvi_privacy::ledger::{FreezeState, ReleaseState};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_accounting::PrivacyLoss;
+use dp_pvi_privacy::ledger::{FreezeState, ReleaseState, RowBody};
 use serde_json::{Value, json};
 
 use super::view;
 use crate::config::Config;
-use crate::error::{ClientError, Result};
+use crate::error::Result;
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::{keys, ledger};
 
@@ -127,11 +126,8 @@ pub fn freeze(config: &Config, state: FreezeState, output: Output) -> Result<()>
 pub fn history(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
     let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
-    let charges = view::charges(ledger.rows())?;
-    for (number, (release, _)) in charges.iter().enumerate() {
-        let so_far = charges[..=number].iter().map(|(_, event)| event);
-        let total = epsilon_filtered(so_far, private.identity.relation, private.budget.epsilon, private.budget.delta)
-            .map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    for ((row, _), total) in ledger.rows().iter().zip(ledger.readings()?) {
+        let RowBody::Reserved { release, .. } = &row.body else { continue };
         let state = ledger.state(release).map_or("unknown", state_name);
         output.object(
             || history_json(release, state, &total),

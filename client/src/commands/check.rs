@@ -4,6 +4,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use dp_pvi_accounting::PrivacyLoss;
+use dp_pvi_inference::methods::needs_memory;
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::text::visible;
@@ -15,7 +16,8 @@ use super::{plan, view};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::{Output, name_of};
-use crate::snapshot::{LocalSchema, look_at};
+use crate::rehearsal::{Expected, Where, rehearse};
+use crate::snapshot::{LocalSchema, in_memory_for, look_at};
 use crate::transport::GrpcTransport;
 use crate::{clock, keys, run, tls, train};
 
@@ -55,7 +57,11 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     if let Some(words) = tls.as_ref().and_then(|tls| tls.ends_soon(clock::now())) {
         report.warn("certificate", &words);
     }
-    let loaded = report.step("data", load_data(&config), |_| "fits the schema".into());
+    let words = |loaded: &Loaded| match loaded.on_disk {
+        true => "fits the schema; visits read the records from a file in the state folder, some thousand at a time".into(),
+        false => "fits the schema".into(),
+    };
+    let loaded = report.step("data", load_data(&config), words);
     if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
         report.warn("data", &note);
     }
@@ -92,10 +98,52 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
                 Err(other) => Err(ClientError::Data(other.into())),
             });
             let task = report.step("task", task, |task| format!("{} ({})", task.name, task.hash()));
+            if let (Some(loaded), Some(task)) = (&loaded, &task)
+                && loaded.on_disk
+                && needs_memory(task)
+            {
+                report.warn("task", &in_memory_for(loaded.schema.schema(), private.nominal_units));
+            }
+            if let (Some(loaded), Some(task)) = (&loaded, &task) {
+                visits(&mut report, &config, task, private.nominal_units, loaded.on_disk);
+            }
             task.iter().flat_map(ResolvedTask::warnings).for_each(|warning| report.warn("task", &warning));
         }
     }
     report.end()
+}
+
+/// What a visit will take, by a rehearsal on invented records.
+fn visits(report: &mut Report, config: &Config, task: &ResolvedTask, units: u64, on_disk: bool) {
+    let place = Where { site: &config.site.name, state: &config.site.state, threads: config.site.threads, on_disk };
+    let expected = match rehearse(task, units, place) {
+        Ok(expected) => expected,
+        // What a run needs is not in this: it is only not known.
+        Err(error) => return report.warn("visits", &format!("time and memory are not estimated: {}", error.shown())),
+    };
+    let words = |expected: &Option<Expected>| match expected {
+        Some(Expected { seconds, bytes, invented, passes }) => format!(
+            "the first of {} takes about {} on {} threads{} (by {invented} invented records, one a unit{})",
+            task.visits(),
+            clock::in_words(*seconds),
+            place.threads,
+            bytes.map_or_else(String::new, |bytes| format!(", and the program {} MiB of memory", bytes.div_ceil(1 << 20))),
+            passes.map_or_else(String::new, |passes| format!(", and {passes} of the {} passes over them", task.passes())),
+        ),
+        None => "time and memory are not estimated for records that are no table".into(),
+    };
+    let expected = report.step("visits", Ok(expected), words).flatten();
+    let deadline = task.update_deadline_seconds;
+    if let Some(Expected { seconds, .. }) = expected
+        && seconds > std::time::Duration::from_secs(deadline).as_secs_f64()
+    {
+        report.warn(
+            "visits",
+            &format!(
+                "the server waits {deadline} seconds for an update: ask the coordinator for a longer update_deadline, or set [site] threads"
+            ),
+        );
+    }
 }
 
 struct Report {
@@ -167,14 +215,21 @@ fn load_data(config: &Config) -> Result<Loaded> {
     match &config.data.private {
         None => {
             dp_pvi_data::load_public(schema.schema(), &config.data.files, None).map_err(failed)?;
-            Ok(Loaded { schema, surplus: None, missing: None })
+            Ok(Loaded { schema, surplus: None, missing: None, on_disk: false })
         }
         Some(private) => {
             train::check_declared(config)?;
-            let counted = dp_pvi_data::load(schema.schema(), &look_at(config, schema.schema())?).map_err(failed)?.counts.units;
+            let files = look_at(config, schema.schema())?;
+            let on_disk = config.data.is_on_disk(schema.schema());
+            let counts = if on_disk {
+                dp_pvi_data::count(schema.schema(), &files)
+            } else {
+                dp_pvi_data::load(schema.schema(), &files).map(|loaded| loaded.counts)
+            };
+            let counted = counts.map_err(failed)?.units;
             let declared = private.nominal_units;
             let more = |a: u64, b: u64| a.checked_sub(b).filter(|difference| *difference > 0);
-            Ok(Loaded { schema, surplus: more(counted, declared), missing: more(declared, counted) })
+            Ok(Loaded { schema, surplus: more(counted, declared), missing: more(declared, counted), on_disk })
         }
     }
 }
@@ -186,6 +241,8 @@ struct Loaded {
     surplus: Option<u64>,
     /// Units below it.
     missing: Option<u64>,
+    /// Whether visits read the records from the disk.
+    on_disk: bool,
 }
 
 impl Loaded {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dp_pvi_data::{Inspection, RowProblem};
+use dp_pvi_data::{Guess, Inspection, RowProblem};
 use dp_pvi_posterior::task::DesignSpec;
 use dp_pvi_proto::problem::Problem;
 use serde_json::{Value, json};
@@ -27,15 +27,38 @@ pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpe
             schema.of_site(config.site.name.as_str()).map_err(|e| ClientError::config("site.name", Problem::of(e)))?
         }
     };
-    let inspection = dp_pvi_data::inspect(&schema, &look_at(config, &schema)?).map_err(|e| ClientError::Data(Problem::of(e)))?;
-    output.object(|| to_json(&inspection), || inspection.to_string());
+    let files = look_at(config, &schema)?;
+    let guess = dp_pvi_data::guess(&schema, &files).map_err(|e| ClientError::Data(Problem::of(e)))?;
+    let inspection = match dp_pvi_data::inspect(&schema, &files) {
+        Ok(inspection) => inspection,
+        Err(error) => {
+            // A file that cannot be read with the schema's keys: the guess may say why.
+            if !guess.is_empty() {
+                output.object(|| json!({"private": true, "guess": guess_to_json(&guess)}), || guess.to_string());
+            }
+            return Err(ClientError::Data(Problem::of(error)));
+        }
+    };
+    output.object(
+        || to_json(&inspection, &guess),
+        || if guess.is_empty() { inspection.to_string() } else { format!("{inspection}\n{guess}") },
+    );
     match inspection.rejected {
         0 => Ok(()),
         rejected => Err(ClientError::Data(format!("the schema rejects {rejected} records; see the list above").into())),
     }
 }
 
-fn to_json(inspection: &Inspection) -> Value {
+fn guess_to_json(guess: &Guess) -> Value {
+    json!({
+        "delimiter": guess.delimiter,
+        "encoding": guess.encoding,
+        "decimal": guess.decimal,
+        "dates": guess.dates.iter().map(|(column, formats)| json!({"column": column, "formats": formats})).collect::<Vec<_>>(),
+    })
+}
+
+fn to_json(inspection: &Inspection, guess: &Guess) -> Value {
     let columns: Vec<_> = inspection
         .columns
         .iter()
@@ -64,6 +87,7 @@ fn to_json(inspection: &Inspection) -> Value {
         "norms": inspection.norms,
         "scaled_share": inspection.scaled_share(),
         "columns": columns,
+        "guess": guess_to_json(guess),
         "coefficients": inspection.entries.iter().map(|(name, records)| json!({"name": name, "not_zero": records})).collect::<Vec<_>>(),
         "rejections": inspection.rejections.iter().map(|r| json!({
             "file": r.file, "row": r.row, "column": column(&r.problem), "problem": problem(&r.problem),

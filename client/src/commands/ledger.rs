@@ -1,4 +1,4 @@
-//! `ledger create | backup | restore | units | verify | export`.
+//! `ledger create | backup | restore | units | verify | show | export`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,17 +6,20 @@ use std::path::Path;
 use dp_pvi_accounting::DpEvent;
 use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
-use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
+use dp_pvi_protocol::text::visible;
+use dp_pvi_reading::certificate::{Checked, Fallback};
+use dp_pvi_reading::divided::Without;
 use serde_json::{Value, json};
 
-use super::view;
+use super::{predict, view};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::ledger::LedgerView;
 use crate::observe::head_json;
-use crate::output::{Output, name_of};
+use crate::output::{Output, epsilon, json_number, name_of};
 use crate::snapshot::LocalSchema;
 use crate::{keys, ledger};
 
@@ -216,11 +219,12 @@ pub fn units(config: &Config, other: OtherUnits, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// Verifies every row, digest, signature and attachment, and compares with the server's transcript where one is given.
+/// Verifies every row, digest, signature and attachment, and compares with the server's transcript and with the certificate of its posterior where they are given.
 ///
 /// # Errors
-/// [`ClientError::LedgerCorrupt`] for anything that does not fit.
-pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Result<()> {
+/// [`ClientError::LedgerCorrupt`] for anything that does not fit; [`ClientError::InvalidFile`] for a posterior whose certificate does not hold or is about anything
+/// else than this ledger charged.
+pub fn verify(config: &Config, transcript: Option<&Path>, posterior: Option<&Path>, output: Output) -> Result<()> {
     let private = config.private()?;
     let mut ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
     let releases: Vec<ReleaseId> = view::charges(ledger.rows())?.into_iter().map(|(release, _)| release.clone()).collect();
@@ -231,6 +235,7 @@ pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Res
         }
     }
     let compared = transcript.map(|file| compare(&mut ledger, &releases, config, file)).transpose()?;
+    let proved = posterior.map(|file| certified(&ledger, config, file)).transpose()?;
     let head = ledger.head();
     output.object(
         || {
@@ -241,6 +246,22 @@ pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Res
                 "attachments": attachments,
                 "head": head_json(head),
                 "compared_with_transcript": compared,
+                "posterior": proved.as_ref().map(|(proved, without)| json!({
+                    "without": without,
+                    "task": proved.run.task.to_string(),
+                    "run": proved.run.number,
+                    "epsilon": proved.epsilon,
+                    "fallback_epsilon": match &proved.fallback {
+                        Some(Fallback::Proved(epsilon)) => Some(epsilon),
+                        Some(Fallback::Unproved { .. }) | None => None,
+                    },
+                    "fallback_unproved": match &proved.fallback {
+                        Some(Fallback::Unproved { why, .. }) => Some(why),
+                        Some(Fallback::Proved(_)) | None => None,
+                    },
+                    "delta": proved.delta,
+                    "charges": proved.charges,
+                })),
             })
         },
         || {
@@ -254,10 +275,61 @@ pub fn verify(config: &Config, transcript: Option<&Path>, output: Output) -> Res
             if let Some(count) = compared {
                 text.push_str(&format!("\ntranscript: {count} included updates of this site, the same on both sides"));
             }
+            if let Some((proved, without)) = &proved {
+                text.push_str(&format!(
+                    "\nposterior: run {}, {} charges, all of its plan; the certificate proves epsilon {} at delta {:e}",
+                    proved.run.number,
+                    proved.charges,
+                    epsilon(proved.epsilon),
+                    proved.delta
+                ));
+                text.push_str(&fallback_line(proved));
+                text.extend(without.as_ref().map(|without| without_line(without, &config.site.name)));
+            }
             text
         },
     );
     Ok(())
+}
+
+/// What is known of a run's fallback ε; nothing under local trust.
+fn fallback_line(proved: &Checked) -> String {
+    match &proved.fallback {
+        None => String::new(),
+        Some(Fallback::Proved(worst)) => format!(
+            "\nfallback: if all others work together, the second certificate proves epsilon {} at delta {:e}",
+            epsilon(*worst),
+            proved.delta
+        ),
+        Some(Fallback::Unproved { epsilon: Some(worst), why }) => format!(
+            "\nfallback: if all others work together, epsilon is {} by this program's accountant; no certificate proves it ({why})",
+            epsilon(*worst)
+        ),
+        Some(Fallback::Unproved { epsilon: None, why }) => {
+            format!("\nfallback: if all others work together, nothing is promised ({why})")
+        }
+    }
+}
+
+/// What the certificate of a posterior proves, if that is what this ledger charged.
+fn certified(ledger: &LedgerView, config: &Config, file: &Path) -> Result<(Checked, Option<Without>)> {
+    let document = predict::document(file)?;
+    let checked = document
+        .check_certificates(&config.site.name, ledger.rows())
+        .map_err(|e| ClientError::InvalidFile { file: file.to_owned(), message: Problem::of(e) })?;
+    Ok((checked, document.without))
+}
+
+/// What a posterior is from which a site was divided out, and what of it a ledger can say.
+fn without_line(without: &Without, site: &ClientId) -> String {
+    let charges =
+        if without.site == *site { "this site was divided out, and its charges stay" } else { "this site is in it as in the whole run" };
+    format!(
+        "\nwithout: the file is the run's posterior without {}; task, run and certificate are those of the whole run and were checked as such ({charges}). That its \
+         coefficients lack {} cannot be seen from this ledger: the server computed them from what all sites had sent",
+        visible(without.site.as_str()),
+        visible(without.site.as_str()),
+    )
 }
 
 /// One round of an exported transcript, as far as it is compared.
@@ -346,6 +418,54 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
 fn update_hash(message: &[u8]) -> Result<Hash> {
     let update = Signed::<Update>::from_bytes(message).map_err(|e| ClientError::LedgerCorrupt(Problem::of(e)))?;
     Ok(update.hash())
+}
+
+/// Prints every row with the certified ε of everything that was charged up to it, at the ledger's δ.
+///
+/// # Errors
+/// The ledger.
+pub fn show(config: &Config, output: Output) -> Result<()> {
+    let private = config.private()?;
+    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
+    let delta = ledger.budget().delta;
+    for ((row, hash), reading) in ledger.rows().iter().zip(ledger.readings()?) {
+        output.object(
+            || {
+                let mut value = row_json(row, *hash);
+                value["epsilon"] = json_number(reading.epsilon.get());
+                value["delta"] = json!(delta);
+                value
+            },
+            || format!("{:6}  {:60}  epsilon {} at delta {:e}", row.seq, row_text(row), epsilon(reading.epsilon.get()), delta.get()),
+        );
+    }
+    Ok(())
+}
+
+/// A row in a few words.
+fn row_text(row: &Row) -> String {
+    let of_run = |what: &str, run: &RunId| {
+        let task = run.task.to_string();
+        format!("{what} task {task:.12} run {}", run.number)
+    };
+    let of = |what: &str, release: &ReleaseId| format!("{} round {}", of_run(what, &release.run), release.round);
+    match &row.body {
+        RowBody::Genesis(identity, _) => format!("begins for {}", identity.data),
+        RowBody::Reserved { release, .. } => of("reserved", release),
+        RowBody::Planned { run, joint, .. } => {
+            let visits: u64 = joint.events.iter().map(|(_, visits)| *visits).sum();
+            format!("{}: {visits} visits", of_run("charged", run))
+        }
+        RowBody::Retried { release } => of("retried", release),
+        RowBody::Committed { release, .. } => of("committed", release),
+        RowBody::Sent { release } => of("sent", release),
+        RowBody::Receipted { release, .. } => of("receipted", release),
+        RowBody::Settled { release, included: true, .. } => of("included", release),
+        RowBody::Settled { release, included: false, .. } => of("excluded", release),
+        RowBody::Frozen(FreezeState::Frozen) => "frozen".to_owned(),
+        RowBody::Frozen(FreezeState::Open) => "opened".to_owned(),
+        RowBody::Units(words) => format!("a unit is {words}"),
+    }
 }
 
 /// Writes all rows to stdout: one JSON object a line in both formats.
@@ -439,5 +559,8 @@ fn event_json(event: &DpEvent) -> Value {
             json!({"kind": "fixed-batch", "batch": batch, "units": units, "event": event_json(event)})
         }
         DpEvent::ShuffledPass { event } => json!({"kind": "shuffled-pass", "event": event_json(event)}),
+        DpEvent::RandomAllocation { batches, event } => {
+            json!({"kind": "random-allocation", "batches": batches, "event": event_json(event)})
+        }
     }
 }

@@ -18,14 +18,20 @@ use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::{Output, name_of};
 use crate::personal::{Of, PRIVATE, PersonalDocument};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Changed, Snapshot};
 use crate::{history, keys};
 
 /// Writes the personal posterior of this site to `target`, by default into the state folder.
 ///
 /// # Errors
 /// [`ClientError::InvalidFile`] for `posterior`, [`ClientError::Data`] for the records, the ledger, [`ClientError::Failed`] where the model has none.
-pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, spread: Spread, output: Output) -> Result<()> {
+pub fn personalise(
+    config: &Config,
+    posterior: &Path,
+    target: Option<&Path>,
+    (spread, changed): (Spread, Changed),
+    output: Output,
+) -> Result<()> {
     let private = config.private()?;
     let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
     let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
@@ -45,8 +51,12 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, spr
     let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
     let run = RunId { task: task.hash(), number: document.run };
     let identity = keys::identity(&config.tls.identity)?;
-    let snapshot = Snapshot::load(config, &identity)?;
+    // What is seen here is computed here: a cluster gives sealed sums only.
+    let mut local = config.clone();
+    local.data.engine = None;
+    let snapshot = Snapshot::load(&local, &identity)?;
     snapshot.schema().is_of(&task).map_err(|e| ClientError::Data(e.into()))?;
+    snapshot.check_is_of(&run, changed)?;
     let mut ledger = view::open(private, identity)?;
     let released = released(config, &task, &run, &mut ledger)?;
     let plain = document.plain.as_ref().map_or(&document.natural_parameters, |plain| &plain.natural_parameters);
@@ -58,6 +68,11 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, spr
     let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds, scale };
     let made = PersonalDocument::new(&of, personal)?;
     let target = target.map_or_else(|| default_place(config, &run), Path::to_path_buf);
+    // What is written has another name until it is whole.
+    if is_same(&target, posterior) || is_same(&target.with_extension("new"), posterior) {
+        let words = "is the posterior that was read: what is private must not have its name".to_owned();
+        return Err(ClientError::config("output", format!("{}: {words}", target.display())));
+    }
     made.write(&target)?;
     // Of what was computed nothing is shown but how: the numbers are in the file, for whoever may open it.
     output.object(
@@ -65,6 +80,11 @@ pub fn personalise(config: &Config, posterior: &Path, target: Option<&Path>, spr
         || format!("wrote {}\nPRIVATE: {PRIVATE}\n{}", target.display(), personal.way.words()),
     );
     Ok(())
+}
+
+/// Whether two paths lead to one file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn default_place(config: &Config, run: &RunId) -> PathBuf {

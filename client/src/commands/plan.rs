@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dp_pvi_accounting::{DpEvent, PrivacyUnit};
 use dp_pvi_accounting::{FilterRule, PrivacyLoss, epsilon_upper};
-use dp_pvi_forecast::{Prospect, sizes};
+use dp_pvi_forecast::{Counted, Prospect, counted, sizes};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
@@ -45,10 +45,12 @@ pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64],
         tracing::warn!(error = %error.shown(), "the hash cannot be noted: `approve` needs all of its digits");
     }
     let own = [private.nominal_units];
+    let assumed = (units.len() < 2 && sites.is_none())
+        .then(|| Assumed { counted: counted(&task), units: units.first().copied().unwrap_or(private.nominal_units) });
     let units = sizes(&task, if units.is_empty() { &own } else { units }, sites)
         .map_err(|e| ClientError::Config { field: "--units".into(), message: Problem::of(e) })?;
     let forecast = Prospect::of(&task, &units);
-    let plan = Plan::new(config, private, &ledger, (task, forecast))?;
+    let plan = Plan::new(config, private, &ledger, (task, forecast), assumed)?;
     output.object(|| plan.json(), || plan.text());
     Ok(())
 }
@@ -115,6 +117,29 @@ struct Plan {
     visits_possible: u64,
     objections: Vec<String>,
     forecast: Prospect,
+    assumed: Option<Assumed>,
+}
+
+/// The sites of a forecast, where no flag names them.
+struct Assumed {
+    counted: Counted,
+    /// Records of each.
+    units: u64,
+}
+
+impl Assumed {
+    fn json(&self) -> Value {
+        json!({"sites": self.counted.sites, "said_by": self.counted.said_by, "units_of_each": self.units})
+    }
+
+    fn text(&self) -> String {
+        let Counted { sites, said_by } = self.counted;
+        let word = if sites == 1 { "site" } else { "sites" };
+        format!(
+            "note    the forecast counts on {sites} {word} ({said_by}) with {} records each: --sites and --units say otherwise\n",
+            self.units
+        )
+    }
 }
 
 /// What an aggregated task, and everything charged before, costs if all other parties work together.
@@ -159,7 +184,13 @@ impl Fallback {
 }
 
 impl Plan {
-    fn new(config: &Config, private: &PrivateData, ledger: &LedgerView, (task, forecast): (ResolvedTask, Prospect)) -> Result<Self> {
+    fn new(
+        config: &Config,
+        private: &PrivateData,
+        ledger: &LedgerView,
+        (task, forecast): (ResolvedTask, Prospect),
+        assumed: Option<Assumed>,
+    ) -> Result<Self> {
         let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(Problem::of(e));
         let visits = task.visits();
         let run = task.loss_under(private.identity.relation, task.privacy.delta, visits).map_err(version)?;
@@ -181,6 +212,9 @@ impl Plan {
             Ok(if within && (loss.is_finite() || private.budget.allow_non_private) { Fit::Yes } else { Fit::No })
         };
         let (runs_possible, visits_possible) = match ledger.rule() {
+            _ if !task.update.is_private() && !private.budget.allow_non_private => (0, 0),
+            // What is released without protection is not held against the limits.
+            _ if !task.update.is_private() => (MOST_RUNS, MOST_RUNS * u64::from(visits)),
             FilterRule::Envelopes => {
                 let runs = ledger.further_runs(&whole, &worst, MOST_RUNS)?;
                 (runs, runs * u64::from(visits))
@@ -192,7 +226,7 @@ impl Plan {
         };
         let objections = objections(config, private, ledger, &task, &run, &after)?;
         let fallback = Fallback::of(private, ledger, &task)?;
-        Ok(Self { task, run, spent, after, limit, fallback, runs_possible, visits_possible, objections, forecast })
+        Ok(Self { task, run, spent, after, limit, fallback, runs_possible, visits_possible, objections, forecast, assumed })
     }
 
     fn json(&self) -> Value {
@@ -215,6 +249,7 @@ impl Plan {
             "budget_delta": self.after.delta,
             "runs_possible": self.runs_possible,
             "rounds_possible": self.visits_possible,
+            "counts_against_limit": self.task.update.is_private(),
             "release_tick_seconds": self.task.release_tick_seconds,
             "aggregation": self.task.aggregation,
             "fallback": self.fallback.as_ref().map(Fallback::json),
@@ -222,22 +257,20 @@ impl Plan {
             "would_run": self.objections.is_empty(),
             "objections": self.objections,
             "forecast": self.forecast,
+            "forecast_assumes": self.assumed.as_ref().map(Assumed::json),
         })
     }
 
-    fn text(&self) -> String {
+    /// Lines on what a protected run costs, and how often it fits.
+    fn price(&self) -> String {
         let possible =
             |count: u64, many: u64, what: &str| if count >= many { format!("over {many} {what}") } else { format!("{count} {what}") };
         let many_visits = MANY.min(MOST_RUNS * u64::from(self.task.visits()));
         let stated = self.task.privacy.epsilon.map_or_else(|| "no guarantee".into(), |e| format!("epsilon {}", e.get()));
-        let mut text = format!(
-            "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\nstated  {stated} at delta {:e}, unit {}, {}, trust {}\n\
+        format!(
+            "stated  {stated} at delta {:e}, unit {}, {}, trust {}\n\
              cost    this run spends epsilon {} (own computation) of your {}; {} spent so far, {} afterwards at delta {:e}\n{}\
              room    {} possible, {}\n",
-            visible(&self.task.name),
-            self.task.dimension,
-            self.task.visits(),
-            self.task.hash(),
             self.task.privacy.delta.get(),
             name_of(&self.task.privacy.unit),
             name_of(&self.task.privacy.relation),
@@ -250,7 +283,35 @@ impl Plan {
             self.fallback.as_ref().map(Fallback::text).unwrap_or_default(),
             possible(self.runs_possible, MOST_RUNS, "such runs"),
             possible(self.visits_possible, many_visits, "rounds"),
+        )
+    }
+
+    /// The same of a run without protection: there is no price, and no limit that it could reach.
+    fn no_price(&self) -> String {
+        let room = match self.runs_possible {
+            0 => "none: [policy] allow_non_private is not set",
+            _ => "not limited: what is released without protection is not held against your epsilon, which still limits everything else",
+        };
+        format!(
+            "stated  no protection (epsilon infinite), trust {}\n\
+             cost    what this run sends is not protected: whoever sees it may learn of single records; your epsilon of {} does not limit it; {} spent so far, \
+             and afterwards no guarantee covers all releases together\n\
+             room    {room}\n",
+            name_of(&self.task.privacy.trust),
+            self.limit,
+            epsilon(self.spent.epsilon.get()),
+        )
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "task    {} ({} coefficients, {} updates from this site)\nhash    sha256:{}\n",
+            visible(&self.task.name),
+            self.task.dimension,
+            self.task.visits(),
+            self.task.hash(),
         );
+        text.push_str(&if self.task.update.is_private() { self.price() } else { self.no_price() });
         if self.task.release_tick_seconds == 0 {
             text.push_str("note    updates leave at once after training (release tick 0): their timing is not protected\n");
         }
@@ -265,6 +326,9 @@ impl Plan {
         }
         for warning in self.task.warnings() {
             text.push_str(&format!("warning {}\n", visible(&warning)));
+        }
+        if let (Some(assumed), Prospect::Outlook(_)) = (&self.assumed, &self.forecast) {
+            text.push_str(&assumed.text());
         }
         text.push_str(&self.forecast.text());
         if self.objections.is_empty() {
@@ -305,7 +369,11 @@ fn objections(
             object("the task has no protection (epsilon infinite) and [policy] allow_non_private is not set".into());
         }
     } else {
-        if after.epsilon.get() > private.budget.epsilon.get() {
+        let events = task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?;
+        let admitted = ledger.would_admit(&new_run(task), &events);
+        // Where releases without protection are allowed, those that were made are not held against the limit.
+        let over = after.epsilon.get() > private.budget.epsilon.get();
+        if over && (after.epsilon.get().is_finite() || matches!(admitted, Err(LedgerError::OverBudget { .. }))) {
             object(format!(
                 "the data set would come to epsilon {}, above its budget of {}",
                 epsilon(after.epsilon.get()),
@@ -322,9 +390,7 @@ fn objections(
                 epsilon(alone.epsilon.get()),
                 limit.get()
             ));
-        } else if let Err(over @ LedgerError::OverRunBudget { .. }) =
-            ledger.would_admit(&new_run(task), &task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?)
-        {
+        } else if let Err(over @ LedgerError::OverRunBudget { .. }) = admitted {
             // Visits of several kinds may cost more by the ledger's rule than as a plan.
             object(over.to_string());
         }

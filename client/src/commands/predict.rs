@@ -1,13 +1,17 @@
 //! `predict`: probabilities or numbers for new rows, each with its uncertainty. Everything stays on this machine.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use dp_pvi_data::Changed;
 use dp_pvi_inference::records::RecordView;
 use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_protocol::text::visible;
+use dp_pvi_reading::convergence::Verdict;
 use dp_pvi_reading::document::{PosteriorDocument, Which};
 use dp_pvi_reading::predictive::{Example, Prediction, Predictor, largest};
 use dp_pvi_reading::summary::Level;
@@ -22,10 +26,10 @@ use crate::personal::{self, PRIVATE, PersonalDocument};
 /// With a personal posterior the predictions are private: the log says so, every JSON line says so, and nobody but its owner can read `target`. `id` is a column of the files whose text is written beside every row's number.
 ///
 /// A row that the schema drops, or that cannot be read, has no prediction: its cells stay empty and the last one says why, so that line i
-/// is always row i.
+/// is always row i. A row whose numbers the schema changes is predicted as it would have been used in a run; the last cell and the log name its columns.
 ///
 /// # Errors
-/// [`ClientError::InvalidFile`] for the posterior, [`ClientError::Data`] for a file as a whole or where no row can be read,
+/// [`ClientError::Config`] for an `id` that has the name of a column of the result, [`ClientError::InvalidFile`] for the posterior, [`ClientError::Data`] for a file as a whole or where no row can be read,
 /// [`ClientError::Unavailable`] for the result.
 pub fn predict(basis: Basis, data: &[PathBuf], level: Level, id: Option<Id>, target: Option<&Path>, output: Output) -> Result<()> {
     let Model { task, predictor, secrecy, file } = basis.read()?;
@@ -41,14 +45,18 @@ pub fn predict(basis: Basis, data: &[PathBuf], level: Level, id: Option<Id>, tar
                 .ok_or_else(|| ClientError::config("--id", "the schema has no unit_column: name the column, as in `--id patient`"))?,
         ),
     };
-    let read = match &id {
-        None => dp_pvi_data::load_for_prediction(&schema, data),
-        Some(column) => dp_pvi_data::load_for_prediction_with_ids(&schema, data, column),
+    let rows = Rows { predictor, schema, level, id, secrecy };
+    rows.check_id(output.format())?;
+    let read = match &rows.id {
+        None => dp_pvi_data::load_for_prediction(&rows.schema, data),
+        Some(column) => dp_pvi_data::load_for_prediction_with_ids(&rows.schema, data, column),
     };
     let read = read.map_err(|e| ClientError::Data(Problem::of(e)))?;
-    let rows = Rows { predictor, schema, level, id, secrecy };
     rows.put(&read, target, output.format())?;
     let (unreadable, all) = (read.unreadable.len(), read.table.len());
+    if let Some(words) = changes(&read.changed, all) {
+        tracing::warn!("{words}");
+    }
     if unreadable == 0 {
         return Ok(());
     }
@@ -58,6 +66,33 @@ pub fn predict(basis: Basis, data: &[PathBuf], level: Level, id: Option<Id>, tar
     }
     tracing::warn!("{words}");
     Ok(())
+}
+
+/// How many rows were predicted from other values than the file has, and which columns those are of; never a value.
+fn changes(changed: &[Changed], all: usize) -> Option<String> {
+    let mut columns: BTreeMap<&str, usize> = BTreeMap::new();
+    changed.iter().flat_map(|row| &row.columns).for_each(|column| *columns.entry(column).or_default() += 1);
+    let shortened = changed.iter().filter(|row| row.shortened).count();
+    let outside = (!columns.is_empty()).then(|| {
+        let rows = changed.iter().filter(|row| !row.columns.is_empty()).count();
+        let each: Vec<String> = columns.iter().map(|(column, rows)| format!("{} in {rows}", visible(column))).collect();
+        format!(
+            "{rows} of {all} rows have numbers outside of the schema's range ({}): the end of the range is taken in their place, as in the run",
+            each.join(", ")
+        )
+    });
+    let longer = (shortened > 0)
+        .then(|| format!("{shortened} of {all} rows are longer than the schema's norm_bound: they are scaled down to it, as in the run"));
+    let words: Vec<String> = outside.into_iter().chain(longer).collect();
+    (!words.is_empty()).then(|| format!("{}; the column `problem` marks them", words.join("; ")))
+}
+
+/// The same of one row.
+fn change(changed: &Changed) -> String {
+    let columns: Vec<String> = changed.columns.iter().map(|column| format!("`{column}`")).collect();
+    let outside = (!columns.is_empty()).then(|| format!("outside of its range, whose end is taken: {}", columns.join(", ")));
+    let longer = changed.shortened.then(|| "longer than norm_bound, and scaled down to it".to_owned());
+    outside.into_iter().chain(longer).collect::<Vec<_>>().join("; ")
 }
 
 /// What predicts.
@@ -120,6 +155,13 @@ pub(super) fn warn_of_intervals(document: &PosteriorDocument, which: Which) {
     match (which, &document.plain) {
         (Which::Plain, Some(_)) => tracing::warn!("--intervals plain leaves the noise that protects the records out of the intervals"),
         _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
+        _ if document.convergence.as_ref().is_some_and(|convergence| convergence.verdict == Verdict::NotArrived) => {
+            tracing::warn!("the run had not arrived, and the intervals are wide for that reason: run it with more rounds");
+        }
+        // With a mean field they say what they leave out.
+        _ if document.signal_to_noise.is_some() && document.is_mean_field() => {
+            tracing::warn!("{}", document.intervals.why);
+        }
         _ => {}
     }
     if let Some(without) = &document.without {
@@ -161,6 +203,22 @@ enum Line {
 }
 
 impl Rows {
+    /// The id may not stand under a name that another column of the result has. JSON writes it under a name of its own.
+    fn check_id(&self, format: Format) -> Result<()> {
+        let Some(id) = self.id.as_deref().filter(|_| format == Format::Text) else { return Ok(()) };
+        let own = columns(&self.shape(), &self.schema);
+        if id != ROW && !own.iter().any(|column| column == id) {
+            return Ok(());
+        }
+        let names = [ROW].into_iter().chain(own.iter().map(String::as_str)).collect::<Vec<_>>().join(", ");
+        Err(ClientError::config(
+            "--id",
+            format!(
+                "the result has a column {id} of its own (its columns are {names}): rename the file's, or take --format json, which writes the id as `id`"
+            ),
+        ))
+    }
+
     /// Writes to a file, or to stdout.
     fn put(&self, read: &dp_pvi_data::Rows, target: Option<&Path>, format: Format) -> Result<()> {
         let Some(path) = target else {
@@ -182,26 +240,32 @@ impl Rows {
     fn write(&self, read: &dp_pvi_data::Rows, format: Format, out: &mut impl Write) -> std::io::Result<()> {
         let shape = self.shape();
         if format == Format::Text {
-            let header = columns(&shape, &self.schema);
-            let id = self.id.as_ref().map(|column| format!("{},", cell(column))).unwrap_or_default();
-            writeln!(out, "row,{id}{header}")?;
+            let own = columns(&shape, &self.schema);
+            let names: Vec<String> = [ROW].into_iter().chain(self.id.as_deref()).chain(own.iter().map(String::as_str)).map(cell).collect();
+            writeln!(out, "{}", names.join(","))?;
         }
+        let mut changed = read.changed.iter().peekable();
         let mut unreadable = read.unreadable.iter().peekable();
         for row in 0..read.table.len() {
             let line = read.table.unit(row).records().next().map(|record| self.line(record));
             let problem =
                 unreadable.next_if(|unreadable| unreadable.row == row as u64 + 1).map(|unreadable| unreadable.problem.to_string());
+            let changed = changed.next_if(|changed| changed.row == row as u64 + 1);
             let id = read.ids.get(row);
             match format {
                 Format::Text => {
                     let id = id.map(|id| format!("{},", cell(id))).unwrap_or_default();
-                    let problem = quoted(line.is_some(), problem);
+                    let problem = quoted(line.is_some(), problem.or_else(|| changed.map(change)));
                     writeln!(out, "{},{id}{},{problem}", row + 1, csv(line, &shape, &self.schema))?;
                 }
                 Format::Json => {
                     let mut object = object(row + 1, line, problem, &self.schema);
                     if let Some(id) = id {
                         object["id"] = json!(id);
+                    }
+                    if let Some(Changed { columns, shortened, .. }) = changed {
+                        object["outside_range"] = json!(columns);
+                        object["shortened"] = json!(shortened);
                     }
                     if self.secrecy == Secrecy::Private {
                         object["private"] = json!(true);
@@ -252,19 +316,25 @@ fn spread(rule: &NumberRule, variance: f64) -> Option<f64> {
     (rule.transform == Transform::Identity).then(|| variance.sqrt() * rule.scale)
 }
 
+/// Name of the first column of the result.
+const ROW: &str = "row";
+
 /// Names of the columns, but for the row and its id.
-fn columns(shape: &Line, schema: &Schema) -> String {
-    match shape {
-        Line::Class { .. } => "probability,lower,upper,problem".into(),
+fn columns(shape: &Line, schema: &Schema) -> Vec<String> {
+    let names = |names: &[&str]| names.iter().copied().map(str::to_owned).collect::<Vec<_>>();
+    let mut columns = match shape {
+        Line::Class { .. } => names(&["probability", "lower", "upper"]),
         Line::Classes { probabilities, .. } => {
-            let each = (0..probabilities.len()).map(|k| format!("{},", cell(&format!("probability of {}", class_name(schema, k)))));
-            format!("class,{}problem", each.collect::<String>())
+            let each = (0..probabilities.len()).map(|k| format!("probability of {}", class_name(schema, k)));
+            names(&["class"]).into_iter().chain(each).collect()
         }
-        Line::Component { .. } => "component,probability,problem".into(),
-        Line::Survival { horizon, .. } => format!("survival to {horizon},lower,upper,problem"),
-        Line::Number { sd: Some(_), .. } => "mean,sd,lower,upper,problem".into(),
-        Line::Number { sd: None, .. } => "median,sd,lower,upper,problem".into(),
-    }
+        Line::Component { .. } => names(&["component", "probability"]),
+        Line::Survival { horizon, .. } => vec![format!("survival to {horizon}"), "lower".into(), "upper".into()],
+        Line::Number { sd: Some(_), .. } => names(&["mean", "sd", "lower", "upper"]),
+        Line::Number { sd: None, .. } => names(&["median", "sd", "lower", "upper"]),
+    };
+    columns.push("problem".into());
+    columns
 }
 
 /// The cells of a line but for the problem; where there is none, as many empty ones as `shape` has.
@@ -303,10 +373,10 @@ fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// Why there is no prediction, as a cell; empty where there is one.
+/// Why there is no prediction, or what it leaves out, as a cell.
 fn quoted(predicted: bool, problem: Option<String>) -> String {
     match problem {
-        _ if predicted => String::new(),
+        None if predicted => String::new(),
         None => "the schema drops this record".into(),
         Some(problem) => format!("\"{}\"", problem.replace('"', "\"\"")),
     }
@@ -357,7 +427,7 @@ mod tests {
             (Line::Number { middle: 1.0, sd: None, lower: 0.8, upper: 1.2 }, &number),
         ] {
             let cells = |text: &str| text.split(',').count();
-            let header = cells(&columns(&line, schema));
+            let header = columns(&line, schema).len();
             assert_eq!(cells(&csv(None, &line, schema)) + 1, header, "{line:?}");
             assert_eq!(cells(&csv(Some(line.clone()), &line, schema)) + 1, header, "{line:?}");
         }

@@ -269,6 +269,19 @@ fn data_inspect_counts() {
     site.run(&["data", "inspect"]).expect(2, "data.schema");
 }
 
+/// A file that the schema's keys do not fit: what might fit is said with the error, and no value.
+#[test]
+fn data_inspect_guesses_keys() {
+    let site = Site::new();
+    assert!(site.run(&["data", "inspect", "--format", "json"]).expect(0, "").json()["guess"]["delimiter"].is_null());
+    write(&site.path("cohort.csv"), "age;died\n40,5;no\n471,5;yes\n");
+    let outcome = site.run(&["data", "inspect"]).expect(10, "");
+    for key in ["delimiter = \";\"", "decimal = \",\""] {
+        assert!(outcome.stdout.contains(key), "{}", outcome.stdout);
+    }
+    assert!(!outcome.stdout.contains("471") && !outcome.stderr.contains("471"), "{} {}", outcome.stdout, outcome.stderr);
+}
+
 /// Whoever asks by the exit code hears what the text says.
 #[test]
 fn finding_newcomer_8_data_inspect_fails_where_the_schema_rejects() {
@@ -288,7 +301,8 @@ fn finding_newcomer_8_a_step_is_named_once() {
     let site = Site::new();
     site.configure("reconnect_seconds = 0", "reconect_seconds = 0");
     let outcome = site.run(&["check", "--offline"]).expect(2, "");
-    assert!(outcome.stdout.starts_with("FAILED  configuration: client.toml: "), "{}", outcome.stdout);
+    let first = format!("FAILED  configuration: {}: ", site.path("client.toml").display());
+    assert!(outcome.stdout.starts_with(&first), "{}", outcome.stdout);
 }
 
 #[test]
@@ -319,6 +333,9 @@ fn the_ledger_is_locked_checked_and_shown() {
     let kinds: Vec<_> =
         exported.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()["kind"].as_str().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["genesis", "frozen", "frozen"]);
+    let shown = site.run(&["ledger", "show"]).expect(0, "").stdout;
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines.len() == 3 && lines[1].contains("frozen") && lines[2].ends_with("epsilon 0.0000 at delta 1e-5"), "{shown}");
 
     let ledger = site.config().private().unwrap().ledger.clone();
     let held = SqliteLedger::open(&ledger).unwrap();
@@ -437,6 +454,19 @@ fn a_full_disk_is_exit_code_12_and_loses_nothing() {
     assert_eq!(site.run(&["budget", "show", "--format", "json"]).expect(0, "").json()["frozen"].as_bool(), Some(true));
     limited(100_000).expect(0, "");
     assert_eq!(site.run(&["ledger", "verify", "--format", "json"]).expect(0, "").json()["rows"].as_u64(), Some(3));
+}
+
+/// The disk of the records' cache is no matter of the records.
+#[test]
+fn a_disk_that_is_too_full_for_the_records_is_exit_code_12() {
+    let site = Site::new();
+    site.configure("[data]", "[data]\ncache = \"disk\"");
+    write(&site.path("cohort.csv"), format!("age,died\n{}", "41,no\n".repeat(100_000)));
+    let mut command = std::process::Command::new("sh");
+    let client = env!("CARGO_BIN_EXE_dp-pvi-client");
+    command.args(["-c", "ulimit -f 2000; exec \"$0\" \"$@\"", client, "run", "--config"]).arg(site.path("client.toml"));
+    Outcome::of(command.output().unwrap()).expect(12, "cache of the records");
+    site.run(&["run"]).expect(5, "localhost:1");
 }
 
 #[test]
@@ -659,7 +689,8 @@ fn finding_newcomer_1_predictions_and_report_are_of_one_posterior() {
     write(&posterior, document.clone().with_noise_aware(Ok(aware)).unwrap().to_json());
     let (default, plain) = (predict(&[], ""), predict(&["--intervals", "plain"], "leaves the noise"));
     assert_eq!(default.stdout, predict(&["--intervals", "noise-aware"], "").stdout);
-    assert!(!default.stderr.contains("WARN"), "{}", default.stderr);
+    // What a mean field leaves out of its intervals is said beside every prediction.
+    assert!(default.stderr.contains("A mean field releases no correlations"), "{}", default.stderr);
     let width = |text: &str| {
         let cells: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
         cells[3].parse::<f64>().unwrap() - cells[2].parse::<f64>().unwrap()

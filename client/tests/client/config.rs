@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_client::config::{Approve, Config, DatabaseTls, KeepRows, SAMPLE, overrides};
+use dp_pvi_client::config::{Approve, Cache, Config, DatabaseTls, KeepRows, SAMPLE, overrides};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_secagg::charter::Floors;
+
+use super::common::{Site, write};
 
 const SITE: &str = r#"
 [site]
@@ -55,6 +57,12 @@ fn a_full_file_becomes_checked_types() {
     assert_eq!(config.site.server_name, "fed.example.org");
     assert_eq!(config.site.state, Path::new("/etc/dp-pvi/state"));
     assert_eq!(config.site.reconnect, Duration::from_secs(600));
+    assert_eq!(config.site.threads, std::thread::available_parallelism().unwrap());
+    assert_eq!(parse(SITE, &[("DP_PVI__SITE__THREADS", "3")]).unwrap().site.threads.get(), 3);
+    assert!(parse(SITE, &[("DP_PVI__SITE__THREADS", "0")]).is_err());
+    assert_eq!(config.data.cache, Cache::Memory);
+    assert_eq!(parse(SITE, &[("DP_PVI__DATA__CACHE", "disk")]).unwrap().data.cache, Cache::Disk);
+    assert!(parse(SITE, &[("DP_PVI__DATA__CACHE", "tape")]).unwrap_err().contains("cache"));
     assert_eq!(config.tls.server_identity, Path::new("/etc/dp-pvi/tls/ca.pem"));
     assert_eq!(config.data.files, [Path::new("/etc/dp-pvi/a.csv"), Path::new("/b.parquet")]);
     assert_eq!(config.policy.allow_trust, [Trust::Local, Trust::Aggregated]);
@@ -140,6 +148,22 @@ fn the_sample_names_every_key() {
             assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "[{section}] {key}");
         }
     }
+}
+
+/// The commented section of the sample has every key, and works when the signs before its lines are taken away.
+#[test]
+fn the_sample_of_an_engine_names_every_key_and_works() {
+    let (_, sample) = SAMPLE.split_once("# [engine]\n").unwrap();
+    let lines =
+        sample.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("# ")).filter(|line| line.contains(" = "));
+    let text = format!("{SITE}\n[engine]\n{}\n", lines.collect::<Vec<_>>().join("\n"));
+    let engine = parse(&text, &[]).unwrap().data.engine.unwrap();
+    assert_eq!((&*engine.program, &*engine.folder), (Path::new("dp-pvi-site-engine"), Path::new("/mnt/dp-pvi-snapshot")));
+    assert_eq!((&*engine.config, &*engine.key), (Path::new("/etc/dp-pvi/engine/head.toml"), Path::new("/etc/dp-pvi/engine/site.key")));
+    let error = parse(&format!("{text}no_such_key = 1\n"), &[]).unwrap_err();
+    let (_, expected) = error.split_once("expected").unwrap();
+    let keys: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+    assert!(keys.len() == 4 && keys.iter().all(|key| text.contains(&format!("\n{key} = "))), "{keys:?}");
 }
 
 /// The section of the sample that stands in place of `uri`, in a configuration without one.
@@ -327,4 +351,37 @@ fn finding_privacy_8_the_budget_of_a_site_is_for_its_exchange() {
     for fine in ["unit = \"site\"\n", "unit = \"record\"\nrelation = \"add-remove\"\n"] {
         of(fine).unwrap();
     }
+}
+
+/// On the terminal the quoted line stands in lines of its own, and every message names its file.
+#[test]
+fn a_mistake_in_a_file_is_shown_with_its_file_and_its_line() {
+    let site = Site::new();
+    let quoted = |stderr: &str| {
+        assert!(!stderr.contains("\\n"), "{stderr}");
+        let (message, excerpt) = stderr.trim_end().split_once('\n').unwrap();
+        assert!(excerpt.lines().all(|line| line.starts_with("    ")), "{stderr}");
+        (message.to_owned(), excerpt.to_owned())
+    };
+    let schema = site.path("schema.toml");
+    let good = std::fs::read_to_string(&schema).unwrap();
+    write(&schema, good.replace("kind = \"binary\"", "kind = binary"));
+    let (message, excerpt) = quoted(&site.run(&["data", "inspect"]).expect(4, "").stderr);
+    assert!(message.contains(schema.to_str().unwrap()) && message.contains("TOML parse error at line 4"), "{message}");
+    assert!(excerpt.contains("4 | kind = binary") && excerpt.contains('^'), "{excerpt}");
+    write(&schema, good);
+
+    let file = site.path("client.toml");
+    site.configure("reconnect_seconds = 0", "reconect_seconds = 0");
+    let (message, excerpt) = quoted(&site.run(&["budget", "show"]).expect(2, "").stderr);
+    assert!(message.contains(file.to_str().unwrap()) && excerpt.contains("reconect_seconds"), "{message} {excerpt}");
+    let json = site.run(&["budget", "show", "--log-format", "json"]).expect(2, "").stderr;
+    let line: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
+    assert!(line["fields"]["message"].as_str().unwrap().contains("\n"), "{line}");
+
+    // Mistakes that are none of the syntax.
+    site.configure("reconect_seconds = 0", "reconnect_seconds = 0");
+    site.configure("epsilon = 2.0", "epsilon = -2.0");
+    let stderr = site.run(&["budget", "show"]).expect(2, "epsilon").stderr;
+    assert!(stderr.contains(file.to_str().unwrap()), "{stderr}");
 }

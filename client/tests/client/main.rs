@@ -6,4 +6,7 @@ mod common;
 mod config;
 mod contrast;
 mod ledger;
+mod plan;
+mod predictions;
+mod rehearsal;
 mod transport;
