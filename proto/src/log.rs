@@ -51,6 +51,22 @@ where
     }
 }
 
+/// Tells the error that ends a program, and its exit code. An error that quotes a file has several lines. For people the first one is a line of the log,
+/// and the others follow it, set in so that none looks like a line of the log; for programs all of them are in one object.
+pub fn ended(form: Form, code: u8, message: &str, mut stderr: impl Write) {
+    let message = message.trim_end();
+    match (form, message.split_once('\n')) {
+        (Form::Text, Some((first, more))) => {
+            tracing::error!(code, "{first}");
+            if tracing::enabled!(tracing::Level::ERROR) {
+                // Nothing can be done where standard error is closed.
+                let _ = more.lines().try_for_each(|line| writeln!(stderr, "    {}", Visible(line)));
+            }
+        }
+        _ => tracing::error!(code, "{message}"),
+    }
+}
+
 /// Fields of a line: the message, then `name=value`.
 fn fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     debug_fn(|writer, field, value| {
@@ -118,6 +134,26 @@ mod tests {
         fn make_writer(&self) -> Self {
             self.clone()
         }
+    }
+
+    #[test]
+    fn the_lines_of_a_quoted_file_stay_lines_and_are_none_of_the_log() {
+        let error = "client.toml: TOML parse error at line 3, column 1\n  |\n3 | nmae\u{1b}[2K\n  | ^\nunknown field\n";
+        let filter = || EnvFilter::new("info");
+        let page = Page::default();
+        let tell = |form| {
+            tracing::subscriber::with_default(to(form, filter(), Colour::Never, page.clone()), || ended(form, 2, error, page.clone()))
+        };
+        tell(Form::Text);
+        let written = String::from_utf8(std::mem::take(&mut *page.0.lock().unwrap())).unwrap();
+        let lines: Vec<&str> = written.lines().collect();
+        assert!(lines[0].contains("ERROR") && lines[0].contains("client.toml: TOML parse error at line 3, column 1 code=2"), "{written}");
+        assert_eq!(lines[1..], ["      |", "    3 | nmae\\u{1b}[2K", "      | ^", "    unknown field"]);
+
+        tell(Form::Json);
+        let written = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(written.lines().count(), 1, "{written}");
+        assert!(written.contains("column 1\\n  |\\n3 | nmae\\u001b"), "{written}");
     }
 
     fn say() {

@@ -17,7 +17,7 @@ use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_proto::log::{self, Colour};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::RunOutcome;
-use tracing::{error, warn};
+use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
 use self::output::Output;
@@ -162,14 +162,14 @@ pub fn main() -> ExitCode {
         Command::Summer { command } => command.serves(),
         _ => false,
     };
-    start_log(&cli.global, serves);
+    let form = start_log(&cli.global, serves);
     if let Err(problem) = dumps {
         warn!(%problem, "this system may write keys into core files: switch them off for this user");
     }
     match execute(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            error!("{problem}");
+            log::ended(form, problem.code(), &problem.shown(), std::io::stderr());
             problem.exit_code()
         }
     }
@@ -328,7 +328,7 @@ fn task_summary(task: &ResolvedTask) -> Result<TaskSummary> {
     })
 }
 
-fn start_log(global: &Global, serving: bool) {
+fn start_log(global: &Global, serving: bool) -> log::Form {
     let level = match (global.quiet, global.verbose) {
         (true, _) => "warn",
         (false, 0) if serving => "info",
@@ -343,4 +343,5 @@ fn start_log(global: &Global, serving: bool) {
     };
     let colour = if std::io::stderr().is_terminal() { Colour::OnTerminal } else { Colour::Never };
     log::start(form, filter, colour, std::io::stderr);
+    form
 }

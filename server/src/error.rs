@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_protocol::text::visible;
 use serde::Serialize;
 
 /// Why the server cannot go on.
@@ -124,6 +125,17 @@ impl ServerError {
     pub(crate) fn unavailable(path: &Path, message: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let message: Problem = message.into().into();
         Self::Unavailable(Problem::said(format!("{}: {message}", path.display()), message))
+    }
+
+    /// The message as a person may see it: only messages about files and keys of this program's own operator have more than one line, because what
+    /// somebody else wrote must not look like another line.
+    #[must_use]
+    pub(crate) fn shown(&self) -> String {
+        let text = self.to_string();
+        match self {
+            Self::Config { .. } | Self::File { .. } | Self::Question(_) => text,
+            _ => visible(&text).into_owned(),
+        }
     }
 
     /// The exit code (see `dp-pvi-server --help`).

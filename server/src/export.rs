@@ -46,7 +46,7 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     if history.entries.iter().all(|entry| entry.included.is_empty()) {
         return Err(ServerError::NothingYet);
     }
-    let document = document(&history)?.with_agreement(agreement(config, &reader, &run, &history)?);
+    let document = certified(document(&history)?)?.with_agreement(agreement(config, &reader, &run, &history)?);
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let exported = Exported { posterior: directory.join("posterior.json"), report: directory.join("report.html") };
     replace(&exported.posterior, document.to_json().as_bytes())?;
@@ -87,8 +87,9 @@ pub fn export_without(config: &Config, site: &str, directory: &Path) -> Result<P
     let left = divided::without(&history.task, &of_sites, position).map_err(|e| failed(&e))?;
     let site = releases.sites[position].clone();
     let file = directory.join(format!("posterior-without-{site}.json"));
-    let (task, number, rounds, privacy) = (&history.task, history.run.number, history.rounds(), statements(&history)?);
-    let document = PosteriorDocument::without_site(task, number, rounds, &left, site, privacy).map_err(|e| failed(&e))?;
+    let (whole, privacy) = (document(&history)?, statements(&history)?);
+    let document = PosteriorDocument::without_site(&history.task, &whole, &left, site, privacy).map_err(|e| failed(&e))?;
+    let document = certified(document)?;
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     replace(&file, document.to_json().as_bytes())?;
     Ok(file)
@@ -137,6 +138,11 @@ fn statements(history: &History) -> Result<Vec<PrivacyStatement>> {
     let statements = history.sites().map(|(site, releases)| statement(&history.task, site, releases));
     let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}").into());
     statements.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| failed(&e))
+}
+
+/// The document with certificates of what it says of privacy.
+fn certified(document: PosteriorDocument) -> Result<PosteriorDocument> {
+    document.with_certificates().map_err(|e| ServerError::Failed(format!("the posterior cannot be certified: {e}").into()))
 }
 
 fn document(history: &History) -> Result<PosteriorDocument> {

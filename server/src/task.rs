@@ -1,6 +1,7 @@
 //! From `task.toml` and the schema's text to the one document whose hash everybody signs.
 
 use dp_pvi_forecast::rounds::{self, Resolved};
+use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::aggregation;
@@ -26,6 +27,7 @@ pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
     let schema_path = config.task.parent().unwrap_or(std::path::Path::new("")).join(&raw.schema.file);
     let schema = std::fs::read_to_string(&schema_path)
         .map_err(|e| ServerError::file(&schema_path, format!("{e}; [schema] file of the task names it")))?;
+    Schema::parse(&schema).map_err(|e| ServerError::file(&schema_path, e))?;
     let context = ResolveContext {
         name: &config.federation,
         update_deadline_seconds: config.phases.update_deadline.as_secs(),

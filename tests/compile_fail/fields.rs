@@ -26,7 +26,7 @@ fn anything<T>() -> T {
 }
 
 fn build_units() -> Units<Vec<f64>> {
-    Units { table: anything(), slots: None, grouping: Grouping::Units }
+    Units { table: anything(), slots: None, grouping: Grouping::Units, threads: anything() }
 }
 
 fn main() {}

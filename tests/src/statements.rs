@@ -5,7 +5,8 @@ use std::fs;
 
 use dp_pvi_client::config::Config;
 use dp_pvi_client::{keys, ledger};
-use dp_pvi_privacy::{ClientId, RunId};
+use dp_pvi_privacy::ledger::Row;
+use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_reading::statement::Booked;
 
@@ -36,7 +37,8 @@ fn covered(federation: &Federation, honest: impl Fn(&ClientId) -> bool) -> usize
     let task = document.task().expect("its task can be read");
     let run = RunId { task: task.hash(), number: document.run };
     let mut charges = 0;
-    for (site, booked) in charged(federation, run).into_iter().filter(|(site, _)| honest(site)) {
+    for (site, rows) in ledgers(federation).into_iter().filter(|(site, _)| honest(site)) {
+        let booked = Booked::of_run(&rows, &run).expect("its own events");
         let statement = document.privacy.iter().find(|statement| statement.site == site);
         let Some(statement) = statement else {
             assert!(booked.is_empty(), "{site} was charged {} times, and has no statement", booked.len());
@@ -45,13 +47,18 @@ fn covered(federation: &Federation, honest: impl Fn(&ClientId) -> bool) -> usize
         let loss = statement.compare(&task, &booked).unwrap_or_else(|problem| panic!("{site}: {problem}"));
         assert!(statement.releases as usize <= booked.len(), "{site}: {} updates, {} charges", statement.releases, booked.len());
         assert!(loss.epsilon.get() <= statement.epsilon.unwrap_or(f64::INFINITY), "{site}: {loss:?}");
+        // What has an epsilon has a certificate of it, which is about what this ledger charged.
+        if statement.epsilon.is_some() {
+            let proved = document.check_certificates(&site, &rows).unwrap_or_else(|problem| panic!("{site}: {problem}"));
+            assert!(Some(proved.epsilon) <= statement.epsilon && proved.charges == booked.len(), "{site}: {proved:?}");
+        }
         charges += booked.len();
     }
     charges
 }
 
-/// What every site's ledger booked for a run.
-fn charged(federation: &Federation, run: RunId) -> Vec<(ClientId, Vec<Booked>)> {
+/// The rows of every site's ledger.
+fn ledgers(federation: &Federation) -> Vec<(ClientId, Vec<(Row, Hash)>)> {
     let homes = federation.homes();
     let charged = homes.iter().filter_map(|home| {
         let file = home.join("client.toml");
@@ -61,8 +68,7 @@ fn charged(federation: &Federation, run: RunId) -> Vec<(ClientId, Vec<Booked>)> 
         let private = config.data.private.as_ref()?;
         let key = keys::identity(&config.tls.identity).expect("the site's key");
         let ledger = ledger::look(private, key).unwrap_or_else(|e| panic!("{}: {e}", private.ledger.display()));
-        let booked = Booked::of_run(ledger.rows(), &run).expect("its own events");
-        Some((config.site.name, booked))
+        Some((config.site.name, ledger.rows().to_vec()))
     });
     charged.collect()
 }

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! * `natural_gradient_pass`: visit 1 of `deploy/experiments/adult-natural-gradient.toml` over 39,074 rows of 105 columns, at most 14 non-zero:
-//!   residuals, curvatures, clip, lattice, integer norm check, sum and exact noise. Target 40 ms.
+//!   residuals, curvatures, clip, lattice, integer norm check, sum and exact noise; by number of threads. Target 40 ms, and 4 ms on two threads.
 //! * `natural_gradient_pass_with_splines`: the same over the formula of `adult-formula.toml` with `bs(age, df = 8)` as its curve. Target 1.3 times the time per entry that is not 0; 1.27 (2026-11-26,
 //!   medians of 30, built as for tests).
-//! * `dp_optimisation_visit`: visit 1 of `deploy/experiments/adult-dp-optimisation.toml` over 3,907 of them: five steps over all, records weighted.
+//! * `dp_optimisation_visit`: visit 1 of `deploy/experiments/adult-dp-optimisation.toml` over 3,907 of them: five steps over all, records weighted; by number of threads.
 //! * `ten_clients`: `deploy/experiments/adult-steps.toml`, 10 clients × 10 rounds × 100 steps of DP-SGD with samples of 200, evaluation of ten
 //!   posteriors on 9,768 rows included; by number of threads. Target 0.5 s without noise; the noise of the 10,000 steps is `noise` of the bench
 //!   `dp_sgd_step` of `dp-pvi-inference` times 10,000, shared by the threads.
@@ -16,6 +16,7 @@
 //! 7.5 ms, 8.6 ms and, on two threads, 0.37 s (two cores of a 2.6 GHz EPYC). Other machines: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use dp_pvi_accounting::Epsilon;
@@ -71,8 +72,9 @@ fn permit(task: &ResolvedTask) -> Permit {
 }
 
 /// Visit 1 of a task over so many rows; items are entries that are not 0.
-fn visit(bencher: divan::Bencher<'_, '_>, task: &ResolvedTask, schema: &Schema, rows: usize) {
+fn visit(bencher: divan::Bencher<'_, '_>, task: &ResolvedTask, schema: &Schema, rows: usize, threads: usize) {
     let ((units, entries), state) = (units(schema, rows), task.rule().initial());
+    let units = units.on_threads(NonZeroUsize::new(threads).unwrap());
     let job = Job { site: None, task, visit: 1, lambda: &state, state: &SiteState::None };
     bencher
         .counter(divan::counter::ItemsCount::new(entries))
@@ -80,15 +82,15 @@ fn visit(bencher: divan::Bencher<'_, '_>, task: &ResolvedTask, schema: &Schema, 
         .bench_local_values(|permit| methods::run(&job, &units, permit, &SecureNoise).unwrap());
 }
 
-fn visit_of(bencher: divan::Bencher<'_, '_>, name: &str, rows: usize) {
+fn visit_of(bencher: divan::Bencher<'_, '_>, name: &str, rows: usize, threads: usize) {
     let (experiment, path) = experiment(name);
     let (task, schema) = experiment.resolve(&path).unwrap();
-    visit(bencher, &task, &schema, rows);
+    visit(bencher, &task, &schema, rows, threads);
 }
 
-#[divan::bench(sample_count = 30)]
-fn natural_gradient_pass(bencher: divan::Bencher<'_, '_>) {
-    visit_of(bencher, "adult-natural-gradient.toml", 39_074);
+#[divan::bench(sample_count = 30, args = [1, 2])]
+fn natural_gradient_pass(bencher: divan::Bencher<'_, '_>, threads: usize) {
+    visit_of(bencher, "adult-natural-gradient.toml", 39_074, threads);
 }
 
 #[divan::bench(sample_count = 30)]
@@ -104,12 +106,12 @@ fn natural_gradient_pass_with_splines(bencher: divan::Bencher<'_, '_>) {
     let copy = tempfile::tempdir().unwrap();
     std::fs::write(copy.path().join("local.toml"), text).unwrap();
     let (task, schema) = Experiment::read(&copy.path().join("local.toml")).unwrap().resolve(&path).unwrap();
-    visit(bencher, &task, &schema, 39_074);
+    visit(bencher, &task, &schema, 39_074, 1);
 }
 
-#[divan::bench(sample_count = 30)]
-fn dp_optimisation_visit(bencher: divan::Bencher<'_, '_>) {
-    visit_of(bencher, "adult-dp-optimisation.toml", 3_907);
+#[divan::bench(sample_count = 30, args = [1, 2])]
+fn dp_optimisation_visit(bencher: divan::Bencher<'_, '_>, threads: usize) {
+    visit_of(bencher, "adult-dp-optimisation.toml", 3_907, threads);
 }
 
 #[divan::bench(sample_count = 5, args = [1, 2])]

@@ -152,6 +152,15 @@ enum Command {
     },
 }
 
+/// What a generated table is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Container {
+    /// Text.
+    Csv,
+    /// Columns, compressed.
+    Parquet,
+}
+
 #[derive(Subcommand)]
 enum Generate {
     /// Hospitals with their own sizes and case mixes, a public evaluation file, and the true coefficients.
@@ -168,6 +177,9 @@ enum Generate {
         /// Stays of an average hospital.
         #[arg(long, default_value_t = 4000)]
         rows: u32,
+        /// Files of the hospitals; Parquet takes little memory whatever their size.
+        #[arg(long, value_enum, default_value_t = Container::Csv)]
+        container: Container,
     },
     /// Hospitals that watch treated and untreated patients until death, a public evaluation file, and the true hazards and their ratios.
     Survival {
@@ -220,9 +232,8 @@ impl Failure {
             Self::Reproduce(error) => error.exit_code(),
             Self::Tune(error) => error.exit_code(),
             Self::Account(error) => error.exit_code(),
-            Self::Generate(_) => 2,
-            Self::Write(_) | Self::Read { .. } => 12,
-            Self::Audit(AuditError::NoSuchUpdate(_)) => 2,
+            Self::Generate(GenerateError::Write(_)) | Self::Write(_) | Self::Read { .. } => 12,
+            Self::Generate(_) | Self::Audit(AuditError::NoSuchUpdate(_)) => 2,
             Self::Print(_) | Self::Json(_) | Self::Audit(_) | Self::Flagged(_) => 1,
         }
     }
@@ -253,9 +264,9 @@ fn main() -> ExitCode {
                 run(experiment, &file, &data, &mut Printer { out: &mut out, format: arguments.format }, quiet)
             })
         }
-        Command::Generate { what: Generate::Hospitals { output, sites, seed, rows } } => {
+        Command::Generate { what: Generate::Hospitals { output, sites, seed, rows, container } } => {
             let options = Options { seed, hospitals: sites, rows, ..Options::default() };
-            hospitals(&output, options, &mut Printer { out: &mut out, format: arguments.format })
+            hospitals(&output, options, container, &mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Generate { what: Generate::Survival { output, sites, seed, rows } } => survival(
             &output,
@@ -413,7 +424,10 @@ struct HospitalLine<'a> {
     events: u64,
 }
 
-fn hospitals(output: &Path, options: Options, print: &mut Printer<'_>) -> Result<(), Failure> {
+fn hospitals(output: &Path, options: Options, container: Container, print: &mut Printer<'_>) -> Result<(), Failure> {
+    if container == Container::Parquet {
+        return told(&generate::write_columns(options, output)?.hospitals, output, print);
+    }
     let cohort = generate::hospitals(options)?;
     written(&cohort.files(), &cohort.truth.hospitals, output, print)
 }
@@ -426,6 +440,10 @@ fn survival(output: &Path, options: Options, print: &mut Printer<'_>) -> Result<
 /// Writes generated files and says what they hold.
 fn written(files: &[(String, String)], hospitals: &[HospitalSummary], output: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
     generate::write(files, output)?;
+    told(hospitals, output, print)
+}
+
+fn told(hospitals: &[HospitalSummary], output: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
     for hospital in hospitals {
         if print.format == Format::Json {
             print.json(&HospitalLine { hospital: &hospital.name, rows: hospital.rows, events: hospital.events })?;

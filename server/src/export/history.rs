@@ -86,7 +86,7 @@ impl History {
 
     fn keeps_states(&self) -> bool {
         let learns_scale = self.task.model.rules().learned_scale().is_some();
-        noise_aware::is_known(&self.task).is_ok() || self.task.early_end.is_some() || learns_scale
+        noise_aware::states_tell(&self.task) || self.task.early_end.is_some() || learns_scale
     }
 
     /// A run that ended by its task's rule is held against it.
@@ -109,13 +109,21 @@ impl History {
 
     /// The noise-aware posterior, or why there is none.
     pub(super) fn noise_aware(&self) -> std::result::Result<noise_aware::Posterior, Absent> {
-        noise_aware::of_run(&self.task, &self.rounds_so_far()?)
+        let rounds = match self.rounds_so_far() {
+            Err(Absent::NoNoise) if noise_aware::states_tell(&self.task) => self.all_rounds().ok_or(Absent::NoNoise)?,
+            rounds => rounds?,
+        };
+        noise_aware::of_run(&self.task, &rounds)
     }
 
     /// What the noise-aware posterior needs of the closed rounds, or why there is none.
     pub(super) fn rounds_so_far(&self) -> std::result::Result<noise_aware::History, Absent> {
         noise_aware::is_known(&self.task)?;
-        self.closed_rounds(&self.sites().map(|(client, _)| client).collect::<Vec<_>>()).ok_or(Absent::NoRound)
+        self.all_rounds().ok_or(Absent::NoRound)
+    }
+
+    fn all_rounds(&self) -> Option<noise_aware::History> {
+        self.closed_rounds(&self.sites().map(|(client, _)| client).collect::<Vec<_>>())
     }
 
     /// The closed rounds as what these sites sent.

@@ -89,6 +89,23 @@ async fn signals_and_mistakes_have_their_codes() {
     let (code, _, log) = run(&["run"]);
     assert_eq!(code, 2);
     assert!(log.contains("server.toml") && log.contains("nam"), "{log}");
+    assert!(!log.contains("\\n") && log.contains("\n    2 | nam = "), "a quoted file has its lines: {log}");
+}
+
+/// The file with the mistake is named, and not the one that names it.
+#[test]
+fn a_mistake_in_the_schema_names_the_schema() {
+    let fed = Fed::new(2, &Plan::default());
+    let schema = fed.path("schema.toml");
+    let good = std::fs::read_to_string(&schema).unwrap();
+    std::fs::write(&schema, good.replacen("kind = \"binary\"", "kind = binary", 1)).unwrap();
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"));
+    let output = check.args(["check", "--config"]).arg(fed.config_path()).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{log}");
+    let first = log.lines().next().unwrap();
+    assert!(first.contains(schema.to_str().unwrap()) && first.contains("TOML parse error"), "{log}");
+    assert!(log.contains(" | kind = binary") && !log.contains("\\n"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

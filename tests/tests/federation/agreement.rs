@@ -78,6 +78,16 @@ fn a_site_that_is_otherwise_is_named_and_divided_out() {
     let data = all.home("site-1").join("data/records.csv");
     let (code, out, err) = outcome(&mut all.client_command("site-1", &["predict", "--posterior", &file, "--data", data.to_str().unwrap()]));
     assert!(code == 0 && out.lines().count() == ROWS + 1 && err.contains("these predictions are without site-4"), "{code} {err}");
+    // A ledger says what it can of such a file, and what the file is.
+    for (site, words) in
+        [("site-1", "this site is in it as in the whole run"), ("site-4", "this site was divided out, and its charges stay")]
+    {
+        let text = run(&mut all.client_command(site, &["ledger", "verify", "--posterior", &file]));
+        assert!(text.contains("without: the file is the run's posterior without site-4") && text.contains(words), "{text}");
+    }
+    let verified = run(&mut all.client_command("site-1", &["ledger", "verify", "--posterior", &file, "--format", "json"]));
+    let verified: serde_json::Value = serde_json::from_str(&verified).unwrap();
+    assert_eq!(verified["posterior"]["without"]["site"], "site-4");
     let (code, _, err) = outcome(&mut all.client_command("site-1", &["personalise", "--posterior", &file]));
     assert!(code == 4 && err.contains("is a posterior without site-4"), "{code} {err}");
     let refused = |site: &str, words: &str, expected: i32| {
@@ -115,6 +125,9 @@ fn an_exact_factor_is_divided_out_exactly() {
     // Taken out one after the other, the sites' factors leave the prior.
     let total: Vec<f64> = parties.iter().fold(vec![0.0; document.natural_parameters.len()], |total, party| {
         let (left, _) = without(&all, &party.name);
+        let arrival = left.without.as_ref().unwrap().remarks.last().unwrap();
+        assert!(arrival.starts_with("Of the whole run: No noise was added, but the run had not settled"), "{arrival}");
+        assert_eq!(left.intervals, document.intervals);
         total.iter().zip(&document.natural_parameters).zip(&left.natural_parameters).map(|((sum, all), left)| sum + all - left).collect()
     });
     let prior = document.task().unwrap().prior_natural();

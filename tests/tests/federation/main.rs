@@ -7,6 +7,7 @@ mod aggregated_restarts;
 mod agreement;
 mod asynchronous;
 mod budget;
+mod certificates;
 mod clock;
 mod convergence;
 mod crash;

@@ -88,12 +88,37 @@ fn a_personal_posterior_is_for_its_site_alone() {
     refused_by_every_reader(&federation, &file, &text);
     predictions_are_private(&federation, &file);
 
+    refuses_other_records(&federation);
+
     // Without what the client kept of the run the site's exact part takes the place of what it sent.
     let state = federation.home("site-2").join("state");
     let history = fs::read_dir(&state).unwrap().flatten().find(|e| e.file_name().to_string_lossy().starts_with("history-")).unwrap().path();
     assert_eq!(mode(&history), 0o600);
     fs::remove_file(history).unwrap();
     assert_eq!(personalise(&federation, "site-2").0, "exact-factor");
+}
+
+/// Records that were changed after the run are noticed, and taken where the operator says so.
+fn refuses_other_records(federation: &Federation) {
+    let data = federation.home("site-2").join("data/records.csv");
+    let good = fs::read_to_string(&data).unwrap();
+    let (head, last) = good.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&data, format!("{head}\n")).unwrap();
+    let posterior = result(federation);
+    let try_it = |more: &[&str]| {
+        let arguments = [&["personalise", "--posterior", posterior.to_str().unwrap()], more].concat();
+        outcome(&mut federation.client_command("site-2", &arguments))
+    };
+    let (code, _, err) = try_it(&[]);
+    assert!(code == 10 && err.contains("--changed-records") && !err.contains(last), "{code} {err}");
+    let (code, _, err) = try_it(&["--changed-records"]);
+    assert!(code == 0 && err.contains("the records of today"), "{code} {err}");
+    fs::write(&data, good).unwrap();
+    let (code, _, err) = try_it(&[]);
+    assert!(code == 0 && !err.contains("records with which"), "{code} {err}");
+    fs::remove_file(federation.home("site-2").join("state/ended-records-site-2.json")).unwrap();
+    let (code, _, err) = try_it(&[]);
+    assert!(code == 0 && err.contains("it is not known"), "{code} {err}");
 }
 
 /// No reader of posteriors or tasks takes the file, and no message of the protocol is made of it.

@@ -260,7 +260,7 @@ fn finding_newcomer_4_every_plan_reads_what_check_writes() {
     let hash = json(&text)["task_hash"].as_str().unwrap().to_owned();
     for task in [&file, &printed] {
         let task = task.to_str().unwrap();
-        let plan = json(&run(&mut federation.client_command("site-1", &["plan", "--task", task, "--format", "json"])));
+        let plan = json(&run(&mut federation.client_command("site-1", &["plan", "--task", task, "--sites", "2", "--format", "json"])));
         assert_eq!((plan["task"].as_str(), plan["visits"].as_u64()), (Some(hash.as_str()), Some(3)), "{plan}");
         assert_eq!(&plan["forecast"], forecast, "the same bits at every party");
         let forecast = run(Command::new(binary("dp-pvi-sim")).args(["plan", task]));

@@ -18,7 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("records", &["privacy", "schema"]),
     ("models", &["expfam", "accounting", "privacy", "numerics", "schema"]),
     ("posterior", &["expfam", "accounting", "privacy", "numerics", "schema", "models"]),
-    ("reading", &["expfam", "accounting", "privacy", "numerics", "schema", "models", "posterior"]),
+    ("reading", &["expfam", "accounting", "privacy", "numerics", "schema", "models", "posterior", "verifier"]),
     ("forecast", &["expfam", "accounting", "privacy", "posterior", "reading"]),
     ("account", &["accounting", "posterior", "forecast", "verifier"]),
     ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "reading", "records"]),

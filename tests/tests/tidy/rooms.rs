@@ -123,7 +123,10 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
             "common/simulation/src/audit/planted.rs",
         ],
     ),
-    ("natural-gradient", &["common/posterior/src/task/check.rs", "common/simulation/src/audit/planted.rs"]),
+    (
+        "natural-gradient",
+        &["common/inference/src/methods/parts.rs", "common/posterior/src/task/check.rs", "common/simulation/src/audit/planted.rs"],
+    ),
     (
         "dp-optimisation",
         &[
@@ -310,6 +313,11 @@ const CIRCLES: &[(&str, &str, &str, &str)] = &[
     ("common/privacy/src", "", "records", "mechanism"),
     // A table says what its units are grouped into, and grouping takes a table.
     ("common/privacy/src", "", "records", "shards"),
+    // Units may be with executors, who sum them by the form of a mechanism.
+    ("common/privacy/src", "", "records", "parts"),
+    ("common/privacy/src", "", "stored", "parts"),
+    // A mechanism asks executors for its sum, and they sum by its form.
+    ("common/privacy/src", "", "mechanism", "parts"),
     // What is stored is signed, and the store takes what is signed.
     ("common/privacy/src", "ledger", "row", "store"),
     // What a server presents is loaded with the moment at which it ends, and refused once that has passed.

@@ -353,6 +353,10 @@ fn every_sample_is_covered() {
         "client.toml",
         "compose/aggregated.task.toml",
         "compose/task.toml",
+        // The test of a cluster starts with these: `common/engine/federation.sh`.
+        "engine/executor.toml",
+        "engine/head.toml",
+        "engine/scheduler.toml",
         "evaluator.toml",
         "omop/client.toml",
         "omop/schema.toml",

@@ -142,7 +142,7 @@ pub(crate) fn bounded_natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outc
         for record in problem.all.records() {
             term.clear();
             terms.add(record, &mut term);
-            term.entries().iter().for_each(|&(j, value)| sum[j as usize] += value);
+            term.entries().for_each(|(j, value)| sum[j as usize] += value);
         }
         state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
         let Some(expected) = visit.checked_sub(1).and_then(|round| rounds.get(round as usize)) else { continue };
@@ -216,7 +216,7 @@ fn contributions(data: &RecordTable, mean: &[f64], variance: &[f64]) -> Result<C
             term.clear();
             gradients.gradient(record, &q, &mut term);
             let mut row = vec![0.0; 2 * d];
-            term.entries().iter().for_each(|&(j, value)| row[j as usize] += value);
+            term.entries().for_each(|(j, value)| row[j as usize] += value);
             row
         };
         Ok(data.records().map(dense).collect())

@@ -48,6 +48,7 @@ pub(crate) fn synchronous(model: ModelSpec, family: Family, update: UpdateSpec, 
         aggregation: None,
         update_deadline_seconds: 60,
         min_sites: 1,
+        expected_sites: None,
         release_tick_seconds: 0,
         early_end: None,
     })

@@ -30,7 +30,7 @@ pub(super) fn word(agreement: &Agreement) -> &'static str {
     let any = |verdict| tested.sites.iter().any(|site| site.verdict == verdict);
     match (any(Verdict::Differs), any(Verdict::Agrees)) {
         (true, _) => "<span class=\"warn\">No.</span> ",
-        (false, true) => "<span class=\"good\">Yes.</span> ",
+        (false, true) => "<span class=\"good\">No difference was found.</span> ",
         (false, false) => "",
     }
 }

@@ -146,6 +146,9 @@ fn event(run: &Run<'_>) -> String {
     }
 }
 
+/// What the count of clear effects leaves out where no correlations were released.
+const MEAN_FIELD: &str = " <span class=\"warn\">Of columns that are correlated fewer may be clear: a mean field releases no correlations, and its intervals can be far too narrow there.</span>";
+
 /// How many are clear, and the clearest.
 pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
     let forest = Forest::of(run, document);
@@ -158,6 +161,9 @@ pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
         plural(clear, "is", "are"),
         forest.null()
     );
+    if document.is_mean_field() && forest.rows.len() > 1 && clear > 0 {
+        text.push_str(MEAN_FIELD);
+    }
     let named: Vec<String> = forest
         .furthest(NAMED)
         .iter()

@@ -26,7 +26,7 @@ const AREA: &str = "area under the ROC curve";
 const METRICS: [Metric; 8] = [
     Metric { name: "mean log-likelihood", better: "higher is better", of: |m| Some(m.log_likelihood) },
     Metric { name: AREA, better: "0.5 is chance, 1 is perfect", of: |m| m.auc },
-    Metric { name: "root mean squared error", better: "lower is better", of: |m| m.rmse },
+    Metric { name: "root mean squared error", better: "of the coded label; lower is better", of: |m| m.rmse },
     Metric { name: "accuracy", better: "share of right classes", of: |m| m.accuracy },
     Metric { name: "Brier score", better: "lower is better", of: |m| m.brier },
     Metric { name: "expected calibration error", better: "lower is better", of: |m| m.calibration_error },

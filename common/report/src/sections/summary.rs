@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dp_pvi_posterior::schema::LabelKind;
+use dp_pvi_posterior::schema::{LabelKind, Transform};
 use dp_pvi_protocol::message::{Role, RunOutcome};
 use dp_pvi_reading::convergence::Verdict;
 use dp_pvi_reading::document::PosteriorDocument;
@@ -96,13 +96,27 @@ fn what_ran(run: &Run<'_>) -> String {
 /// Whether the intervals can be read, in a word and a sentence.
 fn intervals(document: &PosteriorDocument) -> String {
     let (look, word) = match (document.intervals.complete, document.convergence.as_ref().map(|convergence| convergence.verdict)) {
-        (false, _) => ("warn", "Too narrow."),
+        (false, _) => ("warn", "Incomplete."),
         (true, Some(Verdict::NotArrived)) => ("warn", "Complete, and wide because the run has not arrived."),
+        (true, Some(Verdict::Carried)) if document.is_mean_field() => {
+            ("warn", "Complete, but the run had not arrived, and correlations were not released: run it with more rounds.")
+        }
         (true, Some(Verdict::Carried)) => ("good", "Complete; more rounds would have helped."),
         (true, Some(Verdict::Arrived)) => ("good", "Complete, and the run arrived."),
         (true, None) => ("good", "Complete."),
     };
     format!("<span class=\"{look}\">{word}</span> {}", Escaped(&document.intervals.why))
+}
+
+/// The root mean squared error in the unit of the file, where the label was not transformed.
+fn in_file_units(run: &Run<'_>, rmse: f64) -> String {
+    let schema = run.task.parsed_schema().ok();
+    match schema.as_ref().map(|schema| (&schema.label().kind, &schema.label().column)) {
+        Some((LabelKind::Number(rule), column)) if rule.transform == Transform::Identity => {
+            format!("root mean squared error {} (in the unit of {})", number(rmse * rule.scale), Escaped(column))
+        }
+        _ => format!("root mean squared error {} (of the coded label)", number(rmse)),
+    }
 }
 
 fn predictions(run: &Run<'_>, document: &PosteriorDocument) -> Option<String> {
@@ -112,7 +126,7 @@ fn predictions(run: &Run<'_>, document: &PosteriorDocument) -> Option<String> {
     let parts: Vec<String> = [
         metrics.auc.map(|auc| format!("{area} {}", number(auc))),
         metrics.accuracy.map(|accuracy| format!("accuracy {}", number(accuracy))),
-        metrics.rmse.map(|rmse| format!("root mean squared error {}", number(rmse))),
+        metrics.rmse.map(|rmse| in_file_units(run, rmse)),
         metrics.log_likelihood.is_finite().then(|| format!("mean log-likelihood {}", number(metrics.log_likelihood))),
     ]
     .into_iter()

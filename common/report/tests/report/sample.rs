@@ -29,6 +29,11 @@ pub(crate) fn usual() -> String {
     hospitals("update = \"natural-gradient\"", LOCAL, Aware::Yes)
 }
 
+/// The same without correlations.
+pub(crate) fn mean_field() -> String {
+    hospitals("update = \"dp-optimisation\"", LOCAL, Aware::Yes)
+}
+
 /// The same behind a summer.
 pub(crate) fn aggregated() -> String {
     hospitals("update = \"natural-gradient\"", "epsilon = 1.0\ntrust = \"aggregated\"\n[aggregation]\nmax_units = 20000", Aware::Yes)

@@ -145,7 +145,7 @@ fn free(task: &ResolvedTask, sites: &[RecordTable], progress: &Progress) -> Resu
             for unit in 0..site.len() {
                 term.clear();
                 point.add(site.unit(unit), &mut term);
-                term.entries().iter().for_each(|&(index, value)| sum[index as usize] += value);
+                term.entries().for_each(|(index, value)| sum[index as usize] += value);
             }
         }
         state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;

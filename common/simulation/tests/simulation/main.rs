@@ -3,4 +3,5 @@
 
 mod audit;
 mod experiment;
+mod larger;
 mod reproduce;

@@ -240,7 +240,7 @@ pub(super) fn mean_field_gradients(node: &Node<'_>) -> Outcome {
         let mut term = Term::default();
         model.gradients().ok_or("no gradients")?.gradient(record, &point, &mut term);
         let mut dense = vec![0.0; 2 * d];
-        term.entries().iter().for_each(|&(j, value)| dense[j as usize] += value);
+        term.entries().for_each(|(j, value)| dense[j as usize] += value);
         case.key_equals("d_mean", &dense[..d], tolerance)?;
         case.key_equals("d_log_sd", &dense[d..], tolerance)?;
     }

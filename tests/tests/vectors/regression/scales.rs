@@ -189,7 +189,7 @@ fn says(node: &Node<'_>, compiled: &Schema, sites: &[String], q: &Node<'_>) -> O
     for record in table(node, compiled, |other| other == name)?.records() {
         let mut term = Term::default();
         terms.add(record, &mut term);
-        term.entries().iter().for_each(|(index, value)| sum[*index as usize] += value);
+        term.entries().for_each(|(index, value)| sum[index as usize] += value);
     }
     if let Some(other) = (0..sum.len()).find(|j| sum[*j] != 0.0 && places.binary_search(&(*j as u32)).is_err()) {
         return Err(format!("coordinate {other}, which is not the site's, is not 0"));
