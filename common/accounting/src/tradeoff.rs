@@ -50,6 +50,14 @@ impl Plan {
         ((1.0 - Self::implied(epsilon, self.delta(at).upper, rate)) * (1.0 + 1e-15)).clamp(rate, 1.0)
     }
 
+    /// Lower bound on the false negative rate of any attack with this false positive rate, from points (ε, upper bound of δ(ε)) that are known.
+    #[must_use]
+    pub fn missed(profile: &[(f64, f64)], false_positive_rate: f64) -> f64 {
+        let rate = false_positive_rate.clamp(0.0, 1.0);
+        // Rounded down.
+        profile.iter().map(|&(epsilon, delta)| Self::implied(epsilon, delta, rate)).fold(0.0, f64::max) * (1.0 - 1e-15)
+    }
+
     /// (false positive rate, smallest false negative rate) at `points` + 1 places, estimated:
     /// f(α) = sup_ε max(0, 1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)) (Dong, Roth & Su 2022).
     #[must_use]

@@ -12,6 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("expfam", &[]),
     ("accounting", &[]),
     ("verifier", &[]),
+    ("calculator", &["accounting"]),
     ("privacy", &["accounting"]),
     ("numerics", &["expfam", "accounting", "privacy"]),
     ("schema", &[]),
