@@ -120,7 +120,7 @@ pub enum MismatchError {
     #[error("it has no certificate: export the posterior again with `dp-pvi-server export`")]
     Missing,
     /// There is none, and the file says why.
-    #[error("its claim has no certificate, so nothing can be checked ({0})")]
+    #[error("its claim has no certificate, so nothing is proved ({0}); it is what the accountant of this program says that the ledger's charges cost")]
     Absent(String),
     /// It does not hold.
     #[error("its certificate is refused: {0}")]
@@ -248,9 +248,17 @@ pub(crate) fn check(
         }
         Ok((proved, at))
     };
+    let fits = || {
+        at_least(statement.epsilon, own.epsilon)?;
+        at_least(statement.fallback_epsilon, own.fallback_epsilon)?;
+        statement.compare(task, &booked).map_err(MismatchError::from)
+    };
     let (epsilon, delta) = match joint_file {
         None => return Err(MismatchError::Missing),
-        Some(Certified::Absent(why)) => return Err(MismatchError::Absent(why.clone())),
+        Some(Certified::Absent(why)) => {
+            fits()?;
+            return Err(MismatchError::Absent(why.clone()));
+        }
         Some(Certified::Text(text)) => claim(text, &joint, statement.epsilon)?,
     };
     let fallback = match (&fallback, fallback_file) {
@@ -261,9 +269,7 @@ pub(crate) fn check(
         (Some(_), Some(Certified::Absent(why))) => Some(Fallback::Unproved { epsilon: statement.fallback_epsilon, why: why.clone() }),
         (Some(events), Some(Certified::Text(text))) => Some(Fallback::Proved(claim(text, events, statement.fallback_epsilon)?.0)),
     };
-    at_least(statement.epsilon, own.epsilon)?;
-    at_least(statement.fallback_epsilon, own.fallback_epsilon)?;
-    statement.compare(task, &booked)?;
+    fits()?;
     Ok(Checked { run, epsilon, fallback, delta, charges: booked.len() })
 }
 

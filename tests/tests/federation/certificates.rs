@@ -167,7 +167,7 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     let mut old = posterior.clone();
     old.as_object_mut().unwrap().remove("certificate");
     judges.both_refuse(&old, "it has no certificate: export the posterior again");
-    judges.both_refuse(&changed(&posterior, "/certificate", json!({"absent": "lost"})), "nothing can be checked (lost)");
+    judges.both_refuse(&changed(&posterior, "/certificate", json!({"absent": "lost"})), "nothing is proved (lost)");
     let somebody = changed(&posterior, "/privacy/0/site", json!("somebody-else"));
     judges.site_refuses(&somebody, "no statement for site-1");
     // A file of an earlier version is a posterior all the same.

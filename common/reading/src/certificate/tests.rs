@@ -134,7 +134,10 @@ fn what_is_changed_in_one_field_is_refused() {
     // A fallback where there is none; no certificate.
     refused(&file.but(|file| file.fallback = file.joint.clone()), &task, &rows, "other events");
     refused(&file.but(|file| file.joint = None), &task, &rows, "no certificate");
-    refused(&file.but(|file| file.joint = Some(Certified::Absent("lost".into()))), &task, &rows, "(lost)");
+    let absent = file.but(|file| file.joint = Some(Certified::Absent("lost".into())));
+    refused(&absent, &task, &rows, "(lost)");
+    // Without a certificate the number is still compared with what the charges cost.
+    refused(&absent.but(|file| file.statement.epsilon = Some(0.01)), &task, &rows, "the plan of its task costs");
 }
 
 /// The accountant's bound has room above the truth: a certificate of a little less than the task's ε can hold, and is not what the task says.
