@@ -65,7 +65,9 @@ impl Steps {
     /// The sampling of `count` steps, and how many steps that leaves to count.
     #[allow(clippy::cast_precision_loss, reason = "passes")]
     fn sampling(&self, count: u64) -> Result<(Sampling, u64), AccountError> {
-        let how = self.sampling.ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement, shuffled or random-allocation"))?;
+        let how = self
+            .sampling
+            .ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement, shuffled or random-allocation"))?;
         Ok(match how {
             // Nothing runs, however its units would have been chosen.
             _ if count == 0 => (Sampling::None, 0),

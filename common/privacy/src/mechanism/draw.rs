@@ -67,11 +67,8 @@ impl Draw {
             }
             #[cfg(feature = "planted-bugs")]
             Self::Batch(batches) if crate::planted::is(crate::planted::Bug::RedrawnBatches) => {
-                let drawn = crate::sampler::Allocation::draw(
-                    &mut noise.stream(permit.release(), permit.step(), Purpose::Coins)?,
-                    batches,
-                    units,
-                );
+                let drawn =
+                    crate::sampler::Allocation::draw(&mut noise.stream(permit.release(), permit.step(), Purpose::Coins)?, batches, units);
                 Ok(Some(drawn.batch(0).to_vec()))
             }
             Self::Batch(_) => Ok(Some(permit.batch(units, noise)?)),

@@ -357,9 +357,7 @@ impl LatticeSum {
             Grouping::Shards(_) | Grouping::WholeSite => 1,
             Grouping::Units => self.at_least,
         };
-        let terms = units.slots.map_or(visits, |declared| {
-            usize::try_from(self.draw.expected(declared)).unwrap_or(usize::MAX)
-        });
+        let terms = units.slots.map_or(visits, |declared| usize::try_from(self.draw.expected(declared)).unwrap_or(usize::MAX));
         units.threads.get().min(terms / least).max(1)
     }
 

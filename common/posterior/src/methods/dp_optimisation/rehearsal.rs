@@ -123,3 +123,25 @@ impl DpOptimisationSpec {
         Statistics { residual: factor * own.residual, curvature: factor * own.curvature }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::centred;
+    use crate::numerics::draws::Draws;
+
+    /// Over an epoch nothing is left of what its batches differ by; a batch has the variance 1 − 1/T, and two of them the covariance −1/T.
+    #[test]
+    fn what_batches_differ_by_cancels_over_an_epoch() {
+        let (batches, d) = (4, 20_000);
+        let mut draws = Draws::of(b"batches of an epoch");
+        let drawn = centred(batches, d, &mut || draws.normal());
+        let mean = |s: usize, t: usize| (0..d).map(|j| drawn[s * d + j] * drawn[t * d + j]).sum::<f64>() / 20_000.0;
+        assert!((0..d).all(|j| (0..batches).map(|t| drawn[t * d + j]).sum::<f64>().abs() < 1e-12));
+        for s in 0..batches {
+            for t in 0..batches {
+                let expected = if s == t { 0.75 } else { -0.25 };
+                assert!((mean(s, t) - expected).abs() < 4.0 * 0.75 / 20_000f64.sqrt() * 1.5, "{s} {t}: {}", mean(s, t));
+            }
+        }
+    }
+}

@@ -71,8 +71,7 @@ fn the_draw_of_an_epoch_does_not_depend_on_the_order_of_its_steps() {
     let mut permits: Vec<StepPermit> = mint(mechanism.event()).into_steps().collect();
     permits.remove(2);
     permits.reverse();
-    let sums: Vec<Vec<i64>> =
-        permits.into_iter().map(|permit| run(&mechanism, own_coordinates(), permit, &Seeded(5)).unwrap()).collect();
+    let sums: Vec<Vec<i64>> = permits.into_iter().map(|permit| run(&mechanism, own_coordinates(), permit, &Seeded(5)).unwrap()).collect();
     for (number, values) in [5usize, 4, 3, 1, 0].into_iter().zip(sums) {
         let there: Vec<bool> = values.iter().map(|&value| value as f64 * 2f64.powi(mechanism.exponent()) > 0.5).collect();
         assert_eq!(there, forwards[number], "batch {number}");
@@ -94,11 +93,8 @@ fn an_epoch_that_was_lost_is_drawn_anew_and_charged_once() {
     let event = mechanism.event();
     let mut ledger = open();
     let permit = ledger.reserve(&release_id(), &event, Hash::default()).unwrap();
-    let lost: Vec<Vec<i64>> = permit
-        .into_steps()
-        .take(3)
-        .map(|permit| run(&mechanism, own_coordinates(), permit, &SecureNoise).unwrap())
-        .collect();
+    let lost: Vec<Vec<i64>> =
+        permit.into_steps().take(3).map(|permit| run(&mechanism, own_coordinates(), permit, &SecureNoise).unwrap()).collect();
     let spent = ledger.spent().unwrap().epsilon;
     drop(ledger);
     let mut ledger = open();
@@ -136,14 +132,8 @@ fn what_does_not_go_together_is_refused() {
     }
     assert!(sum(2, 1.0, 1.0, Some(0.5)).in_batches(4).is_err());
     assert!(sum(2, 1.0, 1.0, None).in_batches(4).unwrap().in_batches(4).is_err());
-    let shards = LatticeSum::new(
-        2,
-        ClipNorm::new(1.0).unwrap(),
-        NoiseMultiplier::new(1.0).unwrap(),
-        None,
-        Terms::ShardResults,
-        LatticePath::Term,
-    );
+    let shards =
+        LatticeSum::new(2, ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(1.0).unwrap(), None, Terms::ShardResults, LatticePath::Term);
     assert!(shards.unwrap().in_batches(4).is_err());
     // Permits for another number of batches, for no batches, and of all units.
     let mechanism = allocated(BATCHES);

@@ -42,9 +42,11 @@ fn every_unit_is_in_one_batch_uniformly_and_independently_of_others_and_of_other
                 neighbours[(first[unit] * batches + first[unit + 1]) as usize] += 1;
             }
         }
-        for (what, z) in
-            [("alone", chi_square(&alone, units)), ("neighbours", chi_square(&neighbours, units / 2)), ("epochs", chi_square(&epochs, units))]
-        {
+        for (what, z) in [
+            ("alone", chi_square(&alone, units)),
+            ("neighbours", chi_square(&neighbours, units / 2)),
+            ("epochs", chi_square(&epochs, units)),
+        ] {
             assert!(z.abs() < 4.0, "{batches} batches, {what}: {z}");
         }
     }
