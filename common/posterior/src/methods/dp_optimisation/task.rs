@@ -326,7 +326,10 @@ impl DpOptimisationSpec {
     /// Numbers that do not fit the lattice.
     pub fn mechanism(&self, coordinates: u32) -> Result<LatticeSum, LatticeOverflow> {
         let sum = LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, self.coins(), Terms::Units, LatticePath::Term)?;
-        self.batches.map_or(Ok(sum.clone()), |batches| sum.in_batches(batches))
+        match self.batches {
+            Some(batches) => sum.in_batches(batches),
+            None => Ok(sum),
+        }
     }
 
     /// The mechanism of one step that sums batch by batch, over sites of at most `max_units` units.
@@ -335,7 +338,10 @@ impl DpOptimisationSpec {
     /// As [`Self::mechanism`].
     pub fn batch_mechanism(&self, coordinates: u32, max_units: u64) -> Result<BatchSum, LatticeOverflow> {
         let sum = BatchSum::new(coordinates, self.sum_norm(), self.noise_multiplier, self.coins(), Terms::Units, max_units)?;
-        self.batches.map_or(Ok(sum.clone()), |batches| sum.in_batches(batches))
+        match self.batches {
+            Some(batches) => sum.in_batches(batches),
+            None => Ok(sum),
+        }
     }
 
     /// Rate of the coins of a step, where it tosses any.
