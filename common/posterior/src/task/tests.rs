@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_accounting::Method;
-use dp_pvi_accounting::{DpEvent, Relation};
+use dp_pvi_accounting::{DpEvent, Relation, SamplingRate};
 
 use super::{Optimizer, RawTask, ResolveContext, ResolvedTask, ScheduleSpec, TaskError, UpdateSpec};
 
@@ -229,7 +229,7 @@ fn a_visit_of_random_batches_is_whole_epochs() {
         assert!(matches!(event, DpEvent::RandomAllocation { batches: 4, .. }), "{event:?}");
         assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
         let text = String::from_utf8(task.to_bytes()).unwrap();
-        assert!(text.contains("\"batches\":4"), "{text}");
+        assert!(text.contains("\"batches\": 4"), "{text}");
     }
     assert!(!String::from_utf8(resolve(&private(&[]), SCHEMA).unwrap().to_bytes()).unwrap().contains("batches"));
     for (lines, words) in [
@@ -245,7 +245,7 @@ fn a_visit_of_random_batches_is_whole_epochs() {
     let mut task = with("batches = 4").unwrap();
     let UpdateSpec::DpOptimisation(spec) = &mut task.update else { panic!("private") };
     spec.sampling_rate = SamplingRate::nearest(0.5).unwrap();
-    assert!(task.check().unwrap_err().to_string().contains("nearest to 1/batches"));
+    assert!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap_err().to_string().contains("nearest to 1/batches"));
 }
 
 #[test]
