@@ -137,6 +137,7 @@ pub const UPDATES: &[Update] = &[
         "dp, Adam, sampled",
         "schedule = \"synchronous\"\nrounds = 2\nupdate = \"dp-optimisation\"\nsteps = 3\nclip_norm = 1.0\nsampling_rate = 0.5\noptimizer = \"adam\"",
     ),
+    update("dp, batches", "schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"\nbatches = 3\nsteps = 6\nclip_norm = 1.0"),
     update(
         "dp, positivity",
         "schedule = \"synchronous\"\nrounds = 2\nupdate = \"dp-optimisation\"\nsteps = 3\nclip_norm = 1.0\noptimizer = \"positivity-preserving\"",

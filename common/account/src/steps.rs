@@ -3,7 +3,7 @@
 use dp_pvi_accounting::calibrate::{self, Target};
 use dp_pvi_accounting::exchange;
 use dp_pvi_accounting::unit::{Delta, Epsilon};
-use dp_pvi_accounting::{Interval, Neighbours, Phase, Plan, Sampling};
+use dp_pvi_accounting::{Interval, MOST_BATCHES, Neighbours, Phase, Plan, Sampling};
 use serde::Serialize;
 
 use super::AccountError;
@@ -40,6 +40,8 @@ pub enum SamplingFlag {
     WithoutReplacement,
     /// Batches of a shuffled data set; steps · q passes, each charged as one release without amplification (not under add-remove).
     Shuffled,
+    /// Random allocation: every unit in exactly one of the 1/q steps of an epoch. Steps are counted in whole epochs.
+    RandomAllocation,
 }
 
 /// What both commands know about the steps.
@@ -63,7 +65,9 @@ impl Steps {
     /// The sampling of `count` steps, and how many steps that leaves to count.
     #[allow(clippy::cast_precision_loss, reason = "passes")]
     fn sampling(&self, count: u64) -> Result<(Sampling, u64), AccountError> {
-        let how = self.sampling.ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement or shuffled"))?;
+        let how = self
+            .sampling
+            .ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement, shuffled or random-allocation"))?;
         Ok(match how {
             // Nothing runs, however its units would have been chosen.
             _ if count == 0 => (Sampling::None, 0),
@@ -71,7 +75,25 @@ impl Steps {
             SamplingFlag::Poisson => (Sampling::Poisson(self.q), count),
             SamplingFlag::WithoutReplacement => (Sampling::WithoutReplacement(self.q), count),
             SamplingFlag::Shuffled => (Sampling::ShuffledPasses(count as f64 * self.q), 1),
+            SamplingFlag::RandomAllocation => {
+                let batches = self.batches()?;
+                if !count.is_multiple_of(batches) {
+                    return Err(AccountError::Usage("random allocation runs in whole epochs: give --steps that are a multiple of 1/q"));
+                }
+                (Sampling::RandomAllocation(batches), count / batches)
+            }
         })
+    }
+
+    /// Batches of an epoch.
+    #[allow(clippy::cast_precision_loss, reason = "2^20")]
+    fn batches(&self) -> Result<u64, AccountError> {
+        let batches = (1.0 / self.q).round();
+        if !(1.0..=MOST_BATCHES as f64).contains(&batches) || (self.q * batches - 1.0).abs() > 1e-6 {
+            return Err(AccountError::Usage("random allocation needs --q that is 1 over the number of batches of an epoch, at most 2^20"));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number in range")]
+        Ok(batches as u64)
     }
 
     /// What neighbours differ by.
@@ -164,6 +186,11 @@ pub(super) fn calibrate(steps: &Steps, sigma: Option<f64>, count: Option<u64>, e
         (Some(_), None) if steps.sampling == Some(SamplingFlag::Shuffled) => {
             Err(AccountError::Usage("steps of shuffled passes are not calibrated: give --sampling none and count passes"))
         }
+        (Some(sigma), None) if steps.sampling == Some(SamplingFlag::RandomAllocation) => {
+            let batches = steps.batches()?;
+            let epochs = calibrate::steps(relation, sigma, Sampling::RandomAllocation(batches), target)?;
+            Ok(Calibrated::Steps(epochs.saturating_mul(batches)))
+        }
         (Some(sigma), None) => Ok(Calibrated::Steps(calibrate::steps(relation, sigma, steps.sampling(1)?.0, target)?)),
         (Some(sigma), Some(count)) if steps.sampling == Some(SamplingFlag::Poisson) => {
             Ok(Calibrated::Q(calibrate::rate(relation, sigma, count, target)?))
@@ -194,6 +221,22 @@ mod tests {
         for relation in [RelationFlag::ZeroOut, RelationFlag::ReplaceOne] {
             assert!(steps(relation, SamplingFlag::Shuffled, 0.25).plan(1.0, 10).is_ok());
         }
+    }
+
+    /// Steps of epochs are counted whole, and cost what the event of an epoch does.
+    #[test]
+    fn random_allocation_is_asked_in_whole_epochs() {
+        let ask = |q: f64, count: u64| steps(RelationFlag::AddRemove, SamplingFlag::RandomAllocation, q).plan(1.0, count);
+        let phase = Phase::gaussian(1.0, Sampling::RandomAllocation(100), 3);
+        let told = ask(0.01, 300).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(told.phases(), Plan::of(Neighbours::AddRemove, phase).unwrap_or_else(|error| panic!("{error}")).phases());
+        for (q, count, word) in [(0.01, 250, "whole epochs"), (0.03, 300, "1 over"), (0.0, 300, "1 over"), (1e-7, 10_000_000, "1 over")] {
+            let text = ask(q, count).map_or_else(|error| error.to_string(), |_| String::new());
+            assert!(text.contains(word), "{q} {count}: {text}");
+        }
+        let question = steps(RelationFlag::AddRemove, SamplingFlag::RandomAllocation, 0.1);
+        let Ok(Calibrated::Steps(most)) = calibrate(&question, Some(2.0), None, 3.0) else { panic!("steps") };
+        assert!(most >= 10 && most.is_multiple_of(10), "{most}");
     }
 
     #[test]

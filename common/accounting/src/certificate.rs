@@ -90,6 +90,9 @@ enum Noise {
     FineDiscreteGaussian(u64, u128, u64, u32, u32),
 }
 
+/// The verifier has no such pair.
+const ALLOCATION: AccountantError = AccountantError::Unsupported("a certificate of a random allocation");
+
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum How {
@@ -122,7 +125,7 @@ impl Event {
             Sampling::None | Sampling::ShuffledPasses(_) => How::None,
             Sampling::Poisson(q) => How::Poisson(q),
             Sampling::WithoutReplacement(q) => How::FixedBatch(q),
-            Sampling::RandomAllocation(_) => return Err(AccountantError::Unsupported("a certificate of a random allocation")),
+            Sampling::RandomAllocation(_) => return Err(ALLOCATION),
         };
         Ok(Self { noise, sampling, count: phase.steps })
     }
@@ -142,6 +145,7 @@ impl Event {
                 let rate = (*batch as f64 / *units as f64 * (1.0 + 4.0 * f64::EPSILON)).min(1.0);
                 (event.as_ref(), How::FixedBatch(rate))
             }
+            DpEvent::RandomAllocation { .. } => return Err(ALLOCATION),
             other => (other, How::None),
         };
         let (noise, terms) = match released {

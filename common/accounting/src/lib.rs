@@ -90,7 +90,7 @@ pub use gdp::Gdp;
 use losses::Pairing;
 pub use plan::Plan;
 pub use pld::Interval;
-use pld::allocation::MOST_BATCHES;
+pub use pld::allocation::MOST_BATCHES;
 pub use rdp::Curve;
 pub use runs::{RunCost, Runs};
 pub use statement::{Counted, Engine, FilterStatement, Statement};

@@ -98,6 +98,7 @@ pub(crate) fn spec(optimizer: Optimizer, steps: u32, rate: f64, clip: f64, noise
     DpOptimisationSpec {
         steps,
         sampling_rate: SamplingRate::nearest(rate).unwrap(),
+        batches: None,
         clip_norm: ClipNorm::new(clip).unwrap(),
         noise_multiplier: NoiseMultiplier::new(noise).unwrap(),
         optimizer,

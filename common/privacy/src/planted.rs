@@ -41,12 +41,14 @@ pub enum Bug {
     ReusedCoins,
     /// Terms are rounded to the nearest lattice point, and nobody looks at their norm afterwards.
     NearestRounding,
+    /// Each batch of an epoch comes from a draw of its own: a unit can be in several batches of it, or in none.
+    RedrawnBatches,
     /// On path `sum`, where nothing looks at a term afterwards, every term enters with twice its factor.
     TwiceFactor,
 }
 
 /// All of them.
-pub const BUGS: [Bug; 10] = [
+pub const BUGS: [Bug; 11] = [
     Bug::SilentCoordinate,
     Bug::HalfNoise,
     Bug::NoiseInState,
@@ -56,6 +58,7 @@ pub const BUGS: [Bug; 10] = [
     Bug::AveragedState,
     Bug::ReusedCoins,
     Bug::NearestRounding,
+    Bug::RedrawnBatches,
     Bug::TwiceFactor,
 ];
 

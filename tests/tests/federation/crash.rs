@@ -20,18 +20,21 @@ fn seeds() -> u32 {
 
 fn check(point: CrashPoint) {
     for seed in 0..seeds() {
-        once(point, seed);
+        once(point, seed, "");
     }
     println!("{}: {} seeds ok", point.name(), seeds());
 }
 
 /// Seeds differ in the schedule, in the visit at which the site is killed, and in how often.
-fn once(point: CrashPoint, seed: u32) {
+/// `options` stand in `[pvi]`.
+fn once(point: CrashPoint, seed: u32, options: &str) {
     let schedule = if seed.is_multiple_of(2) { Schedule::Synchronous(VISITS) } else { Schedule::Sequential(VISITS) };
     let task = Task { schedule, ..Task::default() };
     let records = Records::generated(40 + seed as usize, 3, seed as usize);
     let sites = records.sites(&[20, 20], Likelihood::Logistic);
-    let federation = Federation::new(&task.toml(), &task.schema(3), &sites);
+    let update = "update = \"dp-optimisation\"";
+    let text = task.toml().replace(update, &format!("{update}\n{options}"));
+    let federation = Federation::new(&text, &task.schema(3), &sites);
     let mut server = federation.start_server();
     let mut other = federation.start_client("site-2", &server.address);
 
@@ -100,6 +103,16 @@ fn t1_1_killed_between_the_sent_row_and_the_sending() {
 #[test]
 fn t1_1_killed_after_the_receipt() {
     check(CrashPoint::Receipted);
+}
+
+/// A visit of two whole epochs: charged, and lost before its message was stored. It is drawn anew, and costs nothing more.
+#[test]
+fn killed_with_whole_epochs_charged_and_none_released() {
+    for point in [CrashPoint::Reserved, CrashPoint::Committed] {
+        for seed in 0..seeds().div_ceil(4) {
+            once(point, seed, "batches = 4\nsteps = 8\n");
+        }
+    }
 }
 
 /// The run is charged and no visit is: it is not charged again.

@@ -250,7 +250,8 @@ fn with(options: &str, keys: &[&str], line: &str) -> String {
 }
 
 /// Settings that need another beside them, or none of another key.
-const TOGETHER: [(&str, &str, &str); 6] = [
+const TOGETHER: [(&str, &str, &str); 7] = [
+    ("batches", "", "steps"),
     ("expected_batch", "units_per_site = 1000", "sampling_rate"),
     ("units_per_site", "expected_batch = 100.0", "sampling_rate"),
     ("relevance_shape", "relevance_rate = 1.0", ""),

@@ -150,14 +150,14 @@ fn visit(at: At<'_>, site: &Site) -> Result<Sent, InferenceError> {
 fn noise(event: &DpEvent) -> DiscreteGaussian {
     match event {
         DpEvent::DiscreteGaussian(noise) => *noise,
-        DpEvent::PoissonSampled { event, .. } | DpEvent::Composed { event, .. } => noise(event),
+        DpEvent::PoissonSampled { event, .. } | DpEvent::RandomAllocation { event, .. } | DpEvent::Composed { event, .. } => noise(event),
         other => panic!("an update that is protected has another event: {other:?}"),
     }
 }
 
 fn is_sampled(event: &DpEvent) -> bool {
     match event {
-        DpEvent::PoissonSampled { .. } => true,
+        DpEvent::PoissonSampled { .. } | DpEvent::RandomAllocation { .. } => true,
         DpEvent::Composed { event, .. } => is_sampled(event),
         _ => false,
     }

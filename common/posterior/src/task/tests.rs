@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_accounting::Method;
-use dp_pvi_accounting::{DpEvent, Relation};
+use dp_pvi_accounting::{DpEvent, Relation, SamplingRate};
 
 use super::{Optimizer, RawTask, ResolveContext, ResolvedTask, ScheduleSpec, TaskError, UpdateSpec};
 
@@ -112,7 +112,7 @@ fn defaults_become_explicit_numbers() {
 #[test]
 fn noise_is_calibrated_to_the_whole_run_and_no_more_than_needed() {
     for adjacency in ["replace-one", "add-remove"] {
-        for sampling in ["", "sampling_rate = 0.1\n"] {
+        for sampling in ["", "sampling_rate = 0.1\n", "batches = 10\n"] {
             let edit = format!("update = \"dp-optimisation\"\n{sampling}");
             let text = private(&[("replace-one", adjacency), ("update = \"dp-optimisation\"\n", &edit)]);
             let task = resolve(&text, SCHEMA).unwrap();
@@ -211,6 +211,41 @@ fn expected_batches_become_rates() {
     let text = private(&[("sweeps", "expected_batch = 200\nunits_per_site = 3907\nsweeps")]);
     let UpdateSpec::DpOptimisation(spec) = resolve(&text, SCHEMA).unwrap().update else { panic!("private") };
     assert!((spec.sampling_rate.get() - 200.0 / 3907.0).abs() < 1e-9);
+}
+
+/// One epoch is the default visit; a visit is charged as so many whole epochs; the key is part of the hash where it is given, and absent elsewhere.
+#[test]
+fn a_visit_of_random_batches_is_whole_epochs() {
+    let with = |lines: &str| resolve(&private(&[("sweeps", &format!("{lines}\nsweeps"))]), SCHEMA);
+    for (lines, steps, epochs) in [("batches = 4", 4, 1), ("batches = 4\nsteps = 12", 12, 3)] {
+        let task = with(lines).unwrap();
+        let UpdateSpec::DpOptimisation(spec) = &task.update else { panic!("private") };
+        assert_eq!((spec.steps, spec.batches, spec.sampling_rate.get()), (steps, Some(4), 0.25));
+        let (event, count) = match task.visit_event(0).unwrap() {
+            DpEvent::Composed { event, count } => (*event, count),
+            event => (event, 1),
+        };
+        assert_eq!(count, epochs);
+        assert!(matches!(event, DpEvent::RandomAllocation { batches: 4, .. }), "{event:?}");
+        assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
+        let text = String::from_utf8(task.to_bytes()).unwrap();
+        assert!(text.contains("\"batches\": 4"), "{text}");
+    }
+    assert!(!String::from_utf8(resolve(&private(&[]), SCHEMA).unwrap().to_bytes()).unwrap().contains("batches"));
+    for (lines, words) in [
+        ("batches = 4\nsteps = 6", "a visit is whole epochs: with batches = 4 give steps = 4 or a multiple of it, not 6"),
+        ("batches = 1", "at least 2"),
+        ("batches = 1048577", "at most 2^20"),
+        ("batches = 4\nsampling_rate = 0.25", "not several of them"),
+        ("batches = 4\nexpected_batch = 10\nunits_per_site = 40", "not several of them"),
+    ] {
+        let message = with(lines).unwrap_err().to_string();
+        assert!(message.contains(words), "{lines}: {message}");
+    }
+    let mut task = with("batches = 4").unwrap();
+    let UpdateSpec::DpOptimisation(spec) = &mut task.update else { panic!("private") };
+    spec.sampling_rate = SamplingRate::nearest(0.5).unwrap();
+    assert!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap_err().to_string().contains("nearest to 1/batches"));
 }
 
 #[test]

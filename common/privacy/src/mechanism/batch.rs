@@ -11,7 +11,7 @@
 //! * **Sensitivity.** Let v_i be unit i's term, n_i the norm that the model tells, c_i = min(1, C/n_i), B the public maximum number of units, u = 2⁻⁵³ and
 //!   η = 2⁻³⁵. With the two promises below, ‖c_i v_i‖ ≤ C(1+2η), and the computed sum of a batch is within E = (2B+8)u·B·C(1+2η) of Σ c_i v_i. Rounding to
 //!   the lattice γℤᵈ moves each of two neighbouring sums by at most γ√d/2. So their integer distance is at most
-//!   (1 or 2)·C/γ + [√d + 2E/γ + 4ηC/γ], and the bracket, rounded up with 2 for ⌊(C/γ)²⌋, is the event's `excess`. If the differing unit is not in the Poisson sample,
+//!   (1 or 2)·C/γ + [√d + 2E/γ + 4ηC/γ], and the bracket, rounded up with 2 for ⌊(C/γ)²⌋, is the event's `excess`. If the differing unit is not in the sample, or in another batch of the epoch,
 //!   both batches are the same list of units, the same chunks, and the same sum to the last bit. Units' draws are independent words, so the others' can be
 //!   coupled, whoever comes or goes.
 //! * **Number of units.** A batch of more than B units is not refused, and none of its units is left out, because then the one that goes would pull another
@@ -44,12 +44,13 @@ use serde::de::DeserializeOwned;
 use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
+use crate::mechanism::draw::Draw;
 use crate::mechanism::lattice::{Lattice, LatticeOverflow, MAX_UNITS};
 use crate::mechanism::summation::Summed;
 use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Released, UnitTable, Units};
 use crate::release::LatticeVector;
-use crate::sampler::{Coins, DiscreteGaussianSampler};
+use crate::sampler::DiscreteGaussianSampler;
 use crate::stored::{Source, Unread};
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
@@ -101,7 +102,7 @@ pub struct BatchSum {
     dimension: u32,
     clip: ClipNorm,
     noise: NoiseMultiplier,
-    sampling: Option<SamplingRate>,
+    draw: Draw,
     terms: Terms,
     max_units: u64,
     lattice: Lattice,
@@ -132,10 +133,20 @@ impl BatchSum {
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
         // With fewer than 3 units E would not cover the step from B to B + 1 units.
         let excess = excess(dimension, clip, &lattice, max_units.max(3))?;
-        Ok(Self { dimension, clip, noise, sampling, terms, max_units, lattice, sampler, excess })
+        let draw = Draw::of(sampling);
+        Ok(Self { dimension, clip, noise, draw, terms, max_units, lattice, sampler, excess })
     }
 
-    /// What one release is to an accountant.
+    /// The same sum, of which a release is over one batch of an epoch of `batches`: as [`LatticeSum::in_batches`](crate::mechanism::LatticeSum::in_batches).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn in_batches(self, batches: u32) -> Result<Self, LatticeOverflow> {
+        let draw = self.draw.in_batches(batches, self.terms)?;
+        Ok(Self { draw, ..self })
+    }
+
+    /// What one release is to an accountant; of a batch it is the epoch.
     #[must_use]
     pub fn event(&self) -> DpEvent {
         let event = DpEvent::DiscreteGaussian(DiscreteGaussian {
@@ -147,10 +158,7 @@ impl BatchSum {
             terms: self.terms,
             path: LatticePath::Sum,
         });
-        match self.sampling {
-            Some(rate) => DpEvent::PoissonSampled { rate, event: Box::new(event) },
-            None => event,
-        }
+        self.draw.event(event)
     }
 
     /// C.
@@ -207,15 +215,7 @@ impl BatchSum {
         #[cfg(feature = "planted-bugs")]
         crate::planted::spoil(&mut released);
         let mut draws = stream(Purpose::Draws)?;
-        let sample = match self.sampling {
-            None => None,
-            Some(rate) => {
-                let coins = Coins::new(rate);
-                #[cfg(feature = "planted-bugs")]
-                let coins = crate::planted::Faulty::new(coins, rate, &permit);
-                Some(coins.sample(&mut stream(Purpose::Coins)?, units.count()))
-            }
-        };
+        let sample = self.draw.sample(units.count(), &permit, noise).map_err(E::from)?;
         // Empty until a record was looked at.
         let mut sums = Vec::new();
         let mut unread = None;

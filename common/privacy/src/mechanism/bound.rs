@@ -12,7 +12,7 @@
 //!   E exp(θe_j²/(2ms²)) = E_g E_e exp(√θ·g·e_j/(s√m)) ≤ E_g exp(θg²/2) = (1 − θ)^{−1/2}, which is the moment generating function of a squared
 //!   standard normal. Coordinates are independent, so Laurent & Massart (2000, Lemma 1) holds for ‖e‖₂²/(ms²) as it does for χ² with d degrees of
 //!   freedom: ‖e‖₂² ≤ ms²(d + 2√(dL) + 2L) ≤ ms²(√d + √(2L))² but for probability e^{−L}.
-//! * *Terms.* Without sampling K = N. Under Poisson sampling at rate q the number of terms is binomial, and Bernstein's inequality gives
+//! * *Terms.* Without sampling K = N. Under Poisson sampling at rate q, or in one of 1/q batches of an epoch, the number of terms is binomial, and Bernstein's inequality gives
 //!   K = min(N, ⌈qN + L/3 + √(L²/9 + 2LqN)⌉) but for probability e^{−L}.
 //! * *Path `sum`.* Rounding the sum once and summing in double precision move it by at most the event's `excess`, which is added to both bounds.
 //!
@@ -45,6 +45,7 @@ impl SumBound {
         match event {
             DpEvent::DiscreteGaussian(release) => Some(Self::of(release, terms)),
             DpEvent::PoissonSampled { rate, event } => Self::of_event(event, sampled(*rate, terms)),
+            DpEvent::RandomAllocation { batches, event } => Self::of_event(event, sampled(one_in(*batches), terms)),
             DpEvent::FixedBatch { batch, event, .. } => Self::of_event(event, terms.min(*batch)),
             _ => None,
         }
@@ -158,6 +159,12 @@ impl SumCheck {
 /// s√m·(√d + √(2L)).
 fn noise(scale: u64, shares: u32, dimension: u32) -> f64 {
     as_f64(scale.into()) * f64::from(shares).sqrt() * (f64::from(dimension).sqrt() + (2.0 * TAIL).sqrt())
+}
+
+/// 1/T as a rate, rounded up: the number of units in one of T batches is binomial, too.
+fn one_in(batches: u64) -> SamplingRate {
+    let whole = SamplingRate::DENOMINATOR;
+    SamplingRate::from_numerator(whole.div_ceil(batches.max(1))).unwrap_or_else(|_| unreachable!("between 1 and 2^32"))
 }
 
 /// K, the most of N terms that are drawn at rate q.

@@ -5,6 +5,7 @@ pub mod batch;
 mod block;
 pub mod bound;
 mod clean;
+mod draw;
 mod lattice;
 pub mod share;
 mod sum;
@@ -42,6 +43,9 @@ pub enum ReleaseError {
     /// The permit is for another event: a bug of ours.
     #[error("the permit is for another event than the one that would run; nothing was released: report this as a bug")]
     PermitMismatch,
+    /// One epoch, two tables: a bug of ours.
+    #[error("the batches of an epoch were drawn over another number of units; nothing was released: report this as a bug")]
+    OtherUnits,
     /// Table, event and ledger do not go together: a bug of ours.
     #[error(transparent)]
     Grouping(#[from] WrongGrouping),

@@ -6,20 +6,21 @@ use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::clean::CleanTerms;
+use crate::mechanism::draw::Draw;
 use crate::mechanism::lattice::{Lattice, LatticeOverflow};
 use crate::mechanism::summation::{Pass, Summation, Summed, Totals};
 use crate::noise::{NoiseSource, Purpose};
 use crate::parts::NoSum;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
 use crate::release::LatticeVector;
-use crate::sampler::{Coins, DiscreteGaussianSampler};
+use crate::sampler::DiscreteGaussianSampler;
 use crate::shards::Grouping;
 use crate::stored::Source;
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 
-/// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units or a Poisson sample.
+/// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units, a Poisson sample, or one batch of an epoch.
 ///
 /// # Privacy
 /// Proofs: [`crate::proofs::layouts`], [`dp_pvi_accounting::proofs::discrete_gaussian`], [`crate::proofs::carried_state`].
@@ -32,7 +33,8 @@ use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 ///   C/γ in L2 and replacing it by at most 2C/γ, for every input, NaN and infinities included, and however the floating-point
 ///   unit rounds.
 /// * **Noise**: [`DiscreteGaussianSampler`], exact; all of a step is drawn before a record is touched.
-/// * **Sampling**: [`Coins`], from a stream of their own.
+/// * **Sampling**: [`Coins`](crate::sampler::Coins), from a stream of their own, or one batch of an [`Allocation`](crate::sampler::Allocation) of all units
+///   ([`LatticeSum::in_batches`]).
 /// * **Overflow**: impossible; [`LatticeSum::new`] refuses parameters for which 2³² terms and the largest noise could reach 2⁶³.
 /// * **Number of units**: nothing depends on it. A table of any size is summed, and none is refused. Where a number is declared
 ///   ([`Units::over_slots`]), the noised sum is brought into the public bound of so many terms: post-processing.
@@ -42,7 +44,7 @@ pub struct LatticeSum {
     dimension: u32,
     clip: ClipNorm,
     noise: NoiseMultiplier,
-    sampling: Option<SamplingRate>,
+    draw: Draw,
     terms: Terms,
     path: LatticePath,
     lattice: Lattice,
@@ -83,7 +85,8 @@ impl LatticeSum {
         }
         let lattice = Lattice::new(clip, noise)?;
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
-        Ok(Self { dimension, clip, noise, sampling, terms, path, lattice, sampler, places: None, at_least: SHORT_TERMS })
+        let draw = Draw::of(sampling);
+        Ok(Self { dimension, clip, noise, draw, terms, path, lattice, sampler, places: None, at_least: SHORT_TERMS })
     }
 
     /// The same sum of which only these coordinates are released: the others are 0, without value and without noise.
@@ -108,7 +111,20 @@ impl LatticeSum {
         Self { at_least: LONG_TERMS, ..self }
     }
 
-    /// What one release is to an accountant.
+    /// The same sum, of which a release is over one batch of an epoch of `batches`: every unit is in exactly one of them.
+    ///
+    /// # Privacy
+    /// Unit, relation and sensitivity of a batch's sum are those of all units. The event is the whole epoch, and the permit of an epoch
+    /// gives one step for each batch ([`Permit::into_steps`](crate::Permit::into_steps)). Proof: [`dp_pvi_accounting::proofs::random_allocation`].
+    ///
+    /// # Errors
+    /// Batches that the accountant does not take, a sum that is sampled already, or over shards.
+    pub fn in_batches(self, batches: u32) -> Result<Self, LatticeOverflow> {
+        let draw = self.draw.in_batches(batches, self.terms)?;
+        Ok(Self { draw, ..self })
+    }
+
+    /// What one release is to an accountant; of a batch it is the epoch.
     #[must_use]
     pub fn event(&self) -> DpEvent {
         self.event_with(self.lattice.bound_squared)
@@ -239,15 +255,7 @@ impl LatticeSum {
         }
         #[cfg(feature = "planted-bugs")]
         crate::planted::spoil(&mut noised);
-        let sample = match self.sampling {
-            None => None,
-            Some(rate) => {
-                let coins = Coins::new(rate);
-                #[cfg(feature = "planted-bugs")]
-                let coins = crate::planted::Faulty::new(coins, rate, permit);
-                Some(coins.sample(&mut stream(Purpose::Coins)?, units.count()))
-            }
-        };
+        let sample = self.draw.sample(units.count(), permit, noise)?;
         let (mut totals, kept) = self.summed(units, state, argument, f, sample.as_deref(), form.kept.is_some())?;
         if let Some(places) = &self.places {
             keep_only(places, &mut totals);
@@ -349,11 +357,7 @@ impl LatticeSum {
             Grouping::Shards(_) | Grouping::WholeSite => 1,
             Grouping::Units => self.at_least,
         };
-        let terms = units.slots.map_or(visits, |declared| {
-            let rate = self.sampling.map_or(SamplingRate::DENOMINATOR, SamplingRate::numerator);
-            let expected = u128::from(declared) * u128::from(rate) / u128::from(SamplingRate::DENOMINATOR);
-            usize::try_from(expected).unwrap_or(usize::MAX)
-        });
+        let terms = units.slots.map_or(visits, |declared| usize::try_from(self.draw.expected(declared)).unwrap_or(usize::MAX));
         units.threads.get().min(terms / least).max(1)
     }
 
@@ -387,10 +391,7 @@ impl LatticeSum {
             terms: self.terms,
             path: self.path,
         });
-        match self.sampling {
-            Some(rate) => DpEvent::PoissonSampled { rate, event: Box::new(event) },
-            None => event,
-        }
+        self.draw.event(event)
     }
 }
 

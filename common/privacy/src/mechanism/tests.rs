@@ -4,6 +4,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
+mod epochs;
 mod gate;
 mod parts;
 mod state;

@@ -9,6 +9,7 @@ use super::gaussian::{MAX_SCALE, bound};
 use super::*;
 use dp_pvi_accounting::unit::SamplingRate;
 
+mod allocation;
 mod strips;
 
 fn stream(seed: u8) -> ChaCha20Rng {

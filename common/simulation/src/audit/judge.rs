@@ -110,6 +110,7 @@ fn plan(events: &[DpEvent], relation: Relation) -> Option<Plan> {
             match inner {
                 DpEvent::Composed { event, count } => (inner, steps) = (event, steps * count),
                 DpEvent::PoissonSampled { rate, event } => (inner, sampling) = (event, Sampling::Poisson(rate.get())),
+                DpEvent::RandomAllocation { batches, event } => (inner, sampling) = (event, Sampling::RandomAllocation(*batches)),
                 DpEvent::DiscreteGaussian(noise) if noise.terms == Terms::Units => {
                     let one = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::AddRemove);
                     plan.append(Phase::gaussian(1.0 / one * (1.0 - 1e-12), sampling, steps)).ok()?;

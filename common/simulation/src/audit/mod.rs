@@ -3,8 +3,8 @@
 //!
 //! For every combination that a task may name (module `registry`) two neighbouring data sets are made around a canary (`canary`), a site with a ledger in
 //! memory answers all visits of the task in either world, many times (`play`), and two tests accuse one of the worlds (`judge`); where the law of
-//! what is released is known (`law`), one of them is the likelihood ratio. The claim is the price of the very events that the permits were for. Two rows look
-//! at premises of the claims that no such test can see (`premise`): that a term never leaves its integer bound, and that coins are fresh.
+//! what is released is known (`law`), one of them is the likelihood ratio. The claim is the price of the very events that the permits were for. Three rows look
+//! at premises of the claims that no such test can see (`premise`): that a term never leaves its integer bound, that coins are fresh, and that an epoch holds every unit once.
 //!
 //! A bound above the claim is flagged. A bound far below it is no news where the statistics of the worlds' difference are weak (the fit of several steps, of
 //! which the last point alone is seen) or where no two records reach the declared sensitivity (second moments have one sign): `law` is then the μ

@@ -63,7 +63,7 @@ fn watching(bug: Option<Bug>) -> Vec<Case> {
             }
             cases
         }
-        Some(Bug::Shuffled | Bug::ReusedCoins | Bug::NearestRounding) => Vec::new(),
+        Some(Bug::Shuffled | Bug::ReusedCoins | Bug::NearestRounding | Bug::RedrawnBatches) => Vec::new(),
         None => {
             let usual = ["natural-gradient", "virtual-clients", "local-averaging"].into_iter().flat_map(of);
             usual.chain(local("vips, images", "sigmoid-belief")).collect()

@@ -1,13 +1,13 @@
-//! Two premises of the claims, each looked at directly: a comparison of integers, and coins that can be read off.
+//! Three premises of the claims, each looked at directly: a comparison of integers, coins that can be read off, and epochs that hold every unit once.
 //!
 //! Some faults change no rate that a feasible number of runs could measure. A term that is rounded up past its bound moves a release by a millionth of its noise;
-//! coins that are used twice make some releases say less and others more. Both are still plain to see in what a mechanism sums: the first as an
-//! integer norm above the declared one, which needs no statistics, the second as equal samples where independent ones are equal once in thirty.
+//! coins that are used twice make some releases say less and others more; batches that are drawn anew for every step of an epoch cost a little more than the epoch. All are still plain to see in what a mechanism sums: the first as an
+//! integer norm above the declared one, which needs no statistics, the second as equal samples where independent ones are equal once in thirty, the third as a mean over an epoch that is not that of all units.
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Relation};
 use dp_pvi_posterior::task::{GlobalViSpec, ResolvedTask, Trust, UpdateSpec};
 use dp_pvi_privacy::audit::rate_below;
-use dp_pvi_privacy::{Payload, SecureNoise, Units};
+use dp_pvi_privacy::{NoiseSource, Payload, SecureNoise, Units};
 
 use super::canary::table;
 use super::play::Stage;
@@ -26,7 +26,7 @@ const PAIRS: u32 = 24;
 
 /// The rows of this module.
 pub(super) fn rows() -> Result<Vec<Row>, AuditError> {
-    Ok(vec![integers()?, coins()?])
+    Ok(vec![integers()?, coins()?, epochs()?])
 }
 
 /// A case of global variational inference on linear regression with these numbers in the place of the resolved ones.
@@ -111,6 +111,41 @@ fn coins() -> Result<Row, AuditError> {
         )
     });
     Ok(row("premise: every visit tosses fresh coins", PAIRS, flag))
+}
+
+/// With hardly any noise and no way between steps, the mean gradient of whole epochs is that of all units, to a fraction of one: every unit is in exactly one batch.
+fn epochs() -> Result<Row, AuditError> {
+    let whole = gradient("dp-optimisation", &SeededNoise::new(1), 0)?;
+    #[allow(clippy::cast_precision_loss, reason = "256")]
+    let units = UNITS as f64;
+    let mut flag = None;
+    for number in 0..PAIRS {
+        let seen = units * gradient("dp-optimisation, batches", &SecureNoise, number)? / whole;
+        if (seen - units).abs() > 0.5 {
+            flag = Some(format!("the batches of an epoch hold {seen:.1} units on the average, and there are {UNITS}"));
+        }
+    }
+    Ok(row("premise: every unit is in one batch of an epoch", PAIRS, flag))
+}
+
+/// Length of the mean gradient that a visit of like units measures.
+fn gradient<N: NoiseSource>(section: &str, noise: &N, number: u32) -> Result<f64, AuditError> {
+    let Ok(little) = NoiseMultiplier::new(1.0 / 512.0) else { return Err(AuditError::Broken("a number")) };
+    let update = UPDATES.iter().find(|update| update.name == section).ok_or(AuditError::Broken("a section"))?;
+    let mut task = resolve(&MODELS[0], update, Relation::AddRemove, Trust::Local).ok_or(AuditError::Broken("no task"))?;
+    let UpdateSpec::DpOptimisation(spec) = &mut task.update else { return Err(AuditError::Broken("another update")) };
+    (spec.noise_multiplier, spec.learning_rate) = (little, 1e-12);
+    let (relation, view, records) = (Relation::AddRemove, View::Message, MODELS[0].records);
+    let case = Case { update: update.name, model: MODELS[0].name, relation, view, task, records, steady: false };
+    let stage = Stage::new(&case)?;
+    let like: Unit = vec![(vec![0.3; case.task.features as usize], 1e4)];
+    let units = Units::new(table(&case.task, &vec![like; UNITS])).over_slots(UNITS as u64);
+    let visits = stage.play(&[], &units, &units, noise, number)?;
+    let Payload::Values(values) = &visits[0].released else { return Err(AuditError::Broken("no fit")) };
+    // Behind the change of the natural parameters.
+    let d = case.task.dimension as usize;
+    let gradient = values.get(2 * d..3 * d).ok_or(AuditError::Broken("a visit that does not measure"))?;
+    Ok(gradient.iter().map(|x| x * x).sum::<f64>().sqrt())
 }
 
 /// Probability that two independent binomial variables are equal.

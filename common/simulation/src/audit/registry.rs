@@ -102,6 +102,7 @@ pub(super) const UPDATES: &[UpdateSection] = &[
         "dp-optimisation, Adam, sampled",
         "schedule = \"synchronous\"\nrounds = 2\nsteps = 3\nclip_norm = 1.0\nsampling_rate = 0.5\noptimizer = \"adam\"",
     ),
+    update("dp-optimisation, batches", "schedule = \"sequential\"\nsweeps = 2\nsteps = 4\nclip_norm = 1.0\nbatches = 2"),
     update(
         "dp-optimisation, positive",
         "schedule = \"asynchronous\"\nsweeps = 2\nmax_staleness = 1\nsteps = 3\nclip_norm = 1.0\noptimizer = \"positivity-preserving\"",

@@ -42,7 +42,8 @@ const OPPONENTS: usize = 8;
 /// The scenes of a row.
 pub(super) fn scenes(case: &Case) -> Vec<Scene> {
     let on = On { case, features: case.task.features as usize };
-    if format!("{:?}", case.task.visit_event(0)).contains("PoissonSampled") {
+    let event = format!("{:?}", case.task.visit_event(0));
+    if ["PoissonSampled", "RandomAllocation"].iter().any(|sampling| event.contains(sampling)) {
         // What others add would be one more unknown.
         return vec![on.plain(vec![Unit::new(); CROWD])];
     }

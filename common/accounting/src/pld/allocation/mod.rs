@@ -24,8 +24,8 @@ pub(crate) use law::Side;
 use super::pair::Pair;
 use law::Law;
 
-/// Most batches of an epoch.
-pub(crate) const MOST_BATCHES: u64 = 1 << 20;
+/// Most batches of an epoch of random allocation.
+pub const MOST_BATCHES: u64 = 1 << 20;
 /// Points of a law.
 const POINTS: usize = 1200;
 /// A rounding of a few operations, with room.

@@ -22,6 +22,7 @@ use Tried::{InRows, NotAtSites, With};
 const OPTIONS: &[(&str, Tried)] = &[
     ("adaptive_clip", With(&["adaptive_clip = { units = 40 }", "adaptive_clip = { units = 40 }\nsampling_rate = 0.3"])),
     ("averaging", NotAtSites("the mean of iterates is taken of released sums")),
+    ("batches", With(&["batches = 2\nsteps = 4"])),
     ("block_shares", With(&["block_shares = [0.05, 0.1, 0.15, 0.05, 0.1, 0.55]"])),
     ("budget_growth", With(&["budget_growth = 3.0"])),
     (

@@ -270,3 +270,78 @@ fn finding_privacy_5_a_record_is_clipped_whatever_the_noise_of_the_output_is() {
     }
     assert!(largest(&build(1.0, 1.0)).unwrap() > 0.9);
 }
+
+/// A network's visit of whole epochs: its permit is for epochs, gives as many steps as the task has, and is for no other number of batches.
+#[test]
+fn a_visit_over_random_batches_consumes_whole_epochs() {
+    let raw = random_units(1, 40, FEATURES);
+    let with = |batches: Option<u32>| {
+        let mut task = network_task(batches.map_or(1.0, |batches| 1.0 / f64::from(batches)), 6, 1.5, 0.8);
+        let UpdateSpec::DpOptimisation(spec) = &mut task.update else { panic!("DP optimisation") };
+        spec.batches = batches;
+        task
+    };
+    let task = with(Some(3));
+    let event = task.visit_event(0).unwrap();
+    assert!(
+        matches!(&event, DpEvent::Composed { event, count: 2 } if matches!(**event, DpEvent::RandomAllocation { batches: 3, .. })),
+        "{event:?}"
+    );
+    assert_eq!(permit(&event, 0).into_steps().count(), 6);
+    let of = |seed| change(&visit(&task, &raw, &event, seed).unwrap());
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+    for wrong in [with(Some(2)), with(Some(6)), with(None)] {
+        let result = visit(&task, &raw, &wrong.visit_event(0).unwrap(), 1);
+        assert!(matches!(result, Err(InferenceError::Release(ReleaseError::PermitMismatch))), "{result:?}");
+    }
+}
+
+/// The mean gradient of a visit of whole epochs varies by its noise, as the noise-aware posterior says; under Poisson sampling by its samples besides.
+/// Linear regression, whose gradient at the mean point follows from that at any other one: 600 visits with other draws each.
+#[test]
+fn the_mean_gradient_of_whole_epochs_varies_by_its_noise_alone() {
+    const D: usize = 3;
+    const VISITS: u32 = 600;
+    let (steps, batches, clip, noise) = (8, 4u32, 1000.0, 0.005);
+    let raw: RawUnits = random_units(41, 420, D)
+        .into_iter()
+        .map(|unit| unit.into_iter().map(|(x, y)| (x.clone(), 0.6 * x[0] - 0.4 * x[1] + y - 0.5)).collect())
+        .collect();
+    let weight = 1.0 / (0.7 * 0.7);
+    let gram = |i: usize, j: usize| weight * raw.iter().flatten().map(|(x, _)| x[i] * x[j]).sum::<f64>();
+    let variances = |batches: Option<u32>, learning_rate: f64| {
+        let mut update = spec(Optimizer::Preconditioned, steps, 1.0 / 4.0, clip, noise);
+        (update.measured, update.batches, update.learning_rate) = (true, batches, learning_rate);
+        let model = dp_pvi_posterior::models::linear_regression::LinearRegression { noise_sd: 0.7 };
+        let task = task(model.into(), Approximation::MeanField, D as u32, UpdateSpec::DpOptimisation(update));
+        let event = task.visit_event(0).unwrap();
+        let lambda = task.prior_natural();
+        let units = Units::new(table(D, &raw));
+        let told: Vec<Vec<f64>> = (0..VISITS)
+            .map(|seed| {
+                let job = Job { site: None, task: &task, visit: 0, lambda: &lambda, state: &SiteState::None };
+                let sent = change(&run(&job, &units, permit(&event, 0), &SeededNoise::new(seed.into())).unwrap());
+                let (gradient, point) = (&sent[2 * D..3 * D], &sent[3 * D..4 * D]);
+                (0..D).map(|i| gradient[i] + (0..D).map(|j| gram(i, j) * point[j]).sum::<f64>()).collect()
+            })
+            .collect();
+        (0..D)
+            .map(|i| {
+                let mean = told.iter().map(|g| g[i]).sum::<f64>() / f64::from(VISITS);
+                told.iter().map(|g| (g[i] - mean).powi(2)).sum::<f64>() / f64::from(VISITS - 1)
+            })
+            .collect::<Vec<f64>>()
+    };
+    // (zCT)²/L.
+    let expected = (noise * clip * f64::from(batches)).powi(2) / f64::from(steps);
+    let spread = 4.0 * (2.0 / f64::from(VISITS)).sqrt();
+    for learning_rate in [1e-9, 0.3] {
+        for variance in variances(Some(batches), learning_rate) {
+            assert!((variance / expected - 1.0).abs() < spread, "η = {learning_rate}: {variance} against {expected}");
+        }
+        // What the test would see if batches were samples.
+        let poisson = variances(None, learning_rate);
+        assert!(poisson.iter().all(|variance| variance / expected > 1.0 + spread), "η = {learning_rate}: {poisson:?} against {expected}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_accounting::{ClipNorm, DpEvent, LatticePath, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_accounting::{ClipNorm, DpEvent, LatticePath, MOST_BATCHES, NoiseMultiplier, SamplingRate, Terms};
 use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,12 @@ use crate::spec::{Approximation, TaskError};
 pub struct DpOptimisationSpec {
     /// Steps L of a visit.
     pub steps: u32,
-    /// Poisson rate q of a step, as numerator over 2³².
+    /// Poisson rate q of a step, as numerator over 2³²; with `batches` what is nearest to 1/T, the share of the units in a batch.
     pub sampling_rate: SamplingRate,
+    /// T: every unit is in exactly one of so many successive steps, by a draw of its own (random allocation), and a visit is whole epochs of
+    /// them; absent: every step tosses Poisson coins of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batches: Option<u32>,
     /// C.
     pub clip_norm: ClipNorm,
     /// z.
@@ -113,10 +117,12 @@ pub enum Optimizer {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
-    /// L. Default: 5.
+    /// L. Default: 5, with `batches` one epoch.
     steps: Option<u32>,
     /// q. Default: 1 (every unit in every step, accounted exactly).
     sampling_rate: Option<f64>,
+    /// T, in place of `sampling_rate`: epochs of so many steps, with every unit in exactly one of them.
+    batches: Option<u32>,
     /// In place of `sampling_rate`: expected number of units in a step, with `units_per_site`.
     expected_batch: Option<f64>,
     /// Public nominal number of units of a site, from which `expected_batch` gives the rate of all sites.
@@ -248,8 +254,9 @@ impl Raw {
             ));
         };
         Ok(DpOptimisationSpec {
-            steps: self.steps.unwrap_or(5),
+            steps: self.steps.or(self.batches).unwrap_or(5),
             sampling_rate,
+            batches: self.batches,
             clip_norm: checked(ClipNorm::new(clip))?,
             noise_multiplier: checked(NoiseMultiplier::new(1.0))?,
             optimizer,
@@ -268,6 +275,13 @@ impl Raw {
     }
 
     fn sampling_rate(&self) -> Result<SamplingRate, TaskError> {
+        if let Some(batches) = self.batches {
+            require(
+                self.sampling_rate.is_none() && self.expected_batch.is_none() && self.units_per_site.is_none(),
+                "give batches, or sampling_rate, or expected_batch with units_per_site, not several of them",
+            )?;
+            return share_of_a_batch(batches);
+        }
         match (self.sampling_rate, self.expected_batch, self.units_per_site) {
             (rate, None, None) => checked(SamplingRate::nearest(rate.unwrap_or(1.0))),
             #[allow(clippy::cast_precision_loss, reason = "a count, rounded to a rate afterwards")]
@@ -276,6 +290,12 @@ impl Raw {
             (Some(_), ..) => invalid("give sampling_rate, or expected_batch with units_per_site, not both"),
         }
     }
+}
+
+/// 1/T as a rate.
+fn share_of_a_batch(batches: u32) -> Result<SamplingRate, TaskError> {
+    require(batches >= 2 && u64::from(batches) <= MOST_BATCHES, "batches must be at least 2 and at most 2^20")?;
+    checked(SamplingRate::nearest(1.0 / f64::from(batches)))
 }
 
 /// Largest η by default, and ηλ at most, with λ the largest eigenvalue of D⁻¹H, where D is the diagonal of the curvature H: steps diverge from 2 on, and what is known of λ is public, not
@@ -305,8 +325,11 @@ impl DpOptimisationSpec {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn mechanism(&self, coordinates: u32) -> Result<LatticeSum, LatticeOverflow> {
-        let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
-        LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, sampling, Terms::Units, LatticePath::Term)
+        let sum = LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, self.coins(), Terms::Units, LatticePath::Term)?;
+        match self.batches {
+            Some(batches) => sum.in_batches(batches),
+            None => Ok(sum),
+        }
     }
 
     /// The mechanism of one step that sums batch by batch, over sites of at most `max_units` units.
@@ -314,8 +337,21 @@ impl DpOptimisationSpec {
     /// # Errors
     /// As [`Self::mechanism`].
     pub fn batch_mechanism(&self, coordinates: u32, max_units: u64) -> Result<BatchSum, LatticeOverflow> {
-        let sampling = (self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate);
-        BatchSum::new(coordinates, self.sum_norm(), self.noise_multiplier, sampling, Terms::Units, max_units)
+        let sum = BatchSum::new(coordinates, self.sum_norm(), self.noise_multiplier, self.coins(), Terms::Units, max_units)?;
+        match self.batches {
+            Some(batches) => sum.in_batches(batches),
+            None => Ok(sum),
+        }
+    }
+
+    /// Rate of the coins of a step, where it tosses any.
+    fn coins(&self) -> Option<SamplingRate> {
+        (self.batches.is_none() && self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate)
+    }
+
+    /// How often a visit repeats its event: the epochs, or the steps where each is an event by itself.
+    fn repetitions(&self) -> u32 {
+        self.steps / self.batches.unwrap_or(1).max(1)
     }
 
     /// Largest norm of a unit's term: C, or 1 where terms are sent in units of C.
@@ -329,7 +365,7 @@ impl DpOptimisationSpec {
         dimension.saturating_mul(2).saturating_add(u32::from(self.adaptive_clip.is_some()))
     }
 
-    /// What one step is to an accountant.
+    /// What one step is to an accountant; of a batch it is the whole epoch.
     fn step_event(&self, coordinates: u32) -> Result<DpEvent, LatticeOverflow> {
         match self.max_units {
             Some(max_units) => Ok(self.batch_mechanism(coordinates, max_units)?.event()),
@@ -350,6 +386,15 @@ impl UpdateRules for DpOptimisationSpec {
         )?;
         requires_clip_norms([&self.clip_norm])?;
         require(self.steps >= 1, "steps must be at least 1")?;
+        if let Some(batches) = self.batches {
+            require(self.sampling_rate == share_of_a_batch(batches)?, "sampling_rate must be what is nearest to 1/batches: leave it out")?;
+            if !self.steps.is_multiple_of(batches) {
+                return invalid(&format!(
+                    "a visit is whole epochs: with batches = {batches} give steps = {batches} or a multiple of it, not {}",
+                    self.steps
+                ));
+            }
+        }
         require(positive(self.learning_rate), "learning_rate must be a number between 1e-30 and 1e30")?;
         require(self.learning_rate_decay > 0.0 && self.learning_rate_decay <= 1.0, "learning_rate_decay must be above 0 and at most 1")?;
         require(LOG_SCALE.contains(&self.initial_log_scale), "initial_log_scale must lie between -10 and 2")?;
@@ -380,7 +425,7 @@ impl UpdateRules for DpOptimisationSpec {
     }
 
     fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.step_event(self.coordinates(task.dimension))?.repeated(self.steps.into()))
+        Ok(self.step_event(self.coordinates(task.dimension))?.repeated(self.repetitions().into()))
     }
 
     fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
@@ -471,10 +516,11 @@ impl UpdateRules for DpOptimisationSpec {
 
     fn released(&self) -> String {
         format!(
-            "at every visit a change of the natural parameters{} that {} computed from {} noised sums of clipped gradients and from public values only",
+            "at every visit a change of the natural parameters{} that {} computed from {} noised sums of clipped gradients{} and from public values only",
             if self.measured { ", and means of the visit's gradients, points and curvatures," } else { "" },
             if self.measured { "were" } else { "was" },
-            self.steps
+            self.steps,
+            self.batches.map_or(String::new(), |batches| format!(", each over one of {batches} random batches of the units,"))
         )
     }
 }
@@ -495,10 +541,13 @@ impl Display for DpOptimisationSpec {
         };
         write!(
             f,
-            "DP optimisation ({optimizer}{}): {} steps a visit, sampling rate {}, clipping norm {}{}, noise multiplier {}",
+            "DP optimisation ({optimizer}{}): {} steps a visit, {}, clipping norm {}{}, noise multiplier {}",
             if self.weighted { ", records weighted by their features" } else { "" },
             self.steps,
-            Short(self.sampling_rate.get()),
+            match self.batches {
+                Some(batches) => format!("every unit in one of {batches} random batches an epoch"),
+                None => format!("sampling rate {}", Short(self.sampling_rate.get())),
+            },
             Short(self.clip_norm.get()),
             if self.adaptive_clip.is_some() { " at the start of a visit, then by a private quantile" } else { "" },
             Short(self.noise_multiplier.get())
