@@ -71,6 +71,11 @@ fn of_many_steps_a_part_is_rehearsed_and_scaled_up() {
     let (few, many) = (expected(&of(20), 700, false), expected(&of(1_000_000), 700, false));
     assert_eq!((few.passes, many.passes), (None, Some(200)));
     assert!(many.seconds.is_finite() && many.seconds > 0.0, "{many:?}");
+    // A part of the steps need not be whole epochs.
+    for (batches, steps, passes) in [(100, 100, None), (400, 400, Some(200)), (150, 600, Some(200))] {
+        let epochs = task(logistic, BINARY, &format!("update = \"dp-optimisation\"\nbatches = {batches}\nsteps = {steps}"), "local");
+        assert_eq!(expected(&epochs, 700, false).passes, passes, "{batches} batches");
+    }
     let shards = task(logistic, BINARY, "update = \"local-averaging\"\nshards = 500", "local");
     assert_eq!(expected(&shards, 700, false).passes, Some(200));
 }

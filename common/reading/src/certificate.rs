@@ -120,7 +120,9 @@ pub enum MismatchError {
     #[error("it has no certificate: export the posterior again with `dp-pvi-server export`")]
     Missing,
     /// There is none, and the file says why.
-    #[error("its claim has no certificate, so nothing is proved ({0}); it is what the accountant of this program says that the ledger's charges cost")]
+    #[error(
+        "its claim has no certificate, so nothing is proved ({0}); it is what the accountant of this program says that the ledger's charges cost"
+    )]
     Absent(String),
     /// It does not hold.
     #[error("its certificate is refused: {0}")]

@@ -105,7 +105,7 @@ fn t1_1_killed_after_the_receipt() {
     check(CrashPoint::Receipted);
 }
 
-/// A visit of two whole epochs: charged, and lost before its message was stored. It is drawn anew, and costs nothing more.
+/// A visit of two whole epochs: lost before its message was stored, it is drawn anew and costs nothing more; stored, it is sent as it is.
 #[test]
 fn killed_with_whole_epochs_charged_and_none_released() {
     for point in [CrashPoint::Reserved, CrashPoint::Committed] {
@@ -118,5 +118,5 @@ fn killed_with_whole_epochs_charged_and_none_released() {
 /// The run is charged and no visit is: it is not charged again.
 #[test]
 fn a_site_that_is_killed_after_its_run_was_charged_is_not_charged_again() {
-    (0..4).for_each(|seed| once(CrashPoint::Planned, seed));
+    (0..4).for_each(|seed| once(CrashPoint::Planned, seed, ""));
 }

@@ -126,9 +126,16 @@ pub fn needs_memory(task: &ResolvedTask) -> bool {
 #[must_use]
 pub fn shortened(task: &ResolvedTask, most: u32) -> Option<ResolvedTask> {
     let mut update = task.update.clone();
+    // Fewer steps need not be whole epochs: a Poisson sample at the rate of a batch takes as long.
     let passes = match &mut update {
-        UpdateSpec::DpOptimisation(spec) => &mut spec.steps,
-        UpdateSpec::Bcm(spec) => &mut spec.fit.steps,
+        UpdateSpec::DpOptimisation(spec) => {
+            spec.batches = None;
+            &mut spec.steps
+        }
+        UpdateSpec::Bcm(spec) => {
+            spec.fit.batches = None;
+            &mut spec.fit.steps
+        }
         UpdateSpec::Shards(spec) => &mut spec.shards,
         UpdateSpec::Propagation(PropagationSpec { site_passes: Some(passes), .. }) => passes,
         _ => return None,

@@ -235,7 +235,7 @@ fn a_visit_of_random_batches_is_whole_epochs() {
     for (lines, words) in [
         ("batches = 4\nsteps = 6", "a visit is whole epochs: with batches = 4 give steps = 4 or a multiple of it, not 6"),
         ("batches = 1", "at least 2"),
-        ("batches = 1048577", "at most 2^20"),
+        ("batches = 1000001", "at most 1,000,000"),
         ("batches = 4\nsampling_rate = 0.25", "not several of them"),
         ("batches = 4\nexpected_batch = 10\nunits_per_site = 40", "not several of them"),
     ] {

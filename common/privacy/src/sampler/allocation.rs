@@ -55,9 +55,9 @@ impl Allocation {
     }
 }
 
-/// The batches of units are secret: nothing of them is printed.
+/// The batches of units are secret, and under add-remove their number is: nothing is printed.
 impl std::fmt::Debug for Allocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Allocation").field("units", &self.units()).finish_non_exhaustive()
+        f.debug_struct("Allocation").finish_non_exhaustive()
     }
 }

@@ -297,7 +297,7 @@ fn a_visit_over_random_batches_consumes_whole_epochs() {
     }
 }
 
-/// The mean gradient of a visit of whole epochs varies by its noise, as the noise-aware posterior says; under Poisson sampling by its samples besides.
+/// Where noise is large beside the way, the mean gradient of a visit of whole epochs varies by its noise; under Poisson sampling by its samples besides.
 /// Linear regression, whose gradient at the mean point follows from that at any other one: 600 visits with other draws each.
 #[test]
 fn the_mean_gradient_of_whole_epochs_varies_by_its_noise_alone() {

@@ -4,9 +4,9 @@
 //! A visit sends, beside its change, the mean gradient ḡ of its L steps, the mean μ̄ of the points at which they were taken, and the mean of the
 //! curvatures. Near the posterior a site's gradient is linear, so that ḡ is its gradient at μ̄ with noise of variance (zC/(qa))²/L, a the feature's scale.
 //! Under Poisson sampling the sampled sum varies by (1 − q)/q·H/L besides, by the information equality. Where every unit is in exactly one of T batches of an epoch
-//! the batches' variations cancel: ḡ is the mean over epochs of Σ_i g_i(θ_{τ(i)}), every unit's gradient once, of the point of its batch. What is left is
-//! Σ_i h_i² Var_t(θ_t)/E with a unit's curvature h_i and E epochs: next to H it is the squared length of the visit's way, in posterior standard deviations, over
-//! the number of units. It is left out, as are other effects of points that are apart. The sums over all sites are one look. The
+//! the batches' variations cancel, but only at one point: a visit moves, and ḡ has every unit's gradient at the point of its batch. Over E epochs that varies by
+//! Σ_i h_i² Var_t(θ_t)/E with a unit's curvature h_i, which does not fall with the number of units and comes to H/E and more in visits that go far. The
+//! same term as under Poisson sampling stands for it, (T − 1)/(TE)·H. The sums over all sites are one look. The
 //! sites' points are a little apart: their mean by declared sizes is exact where curvatures are in proportion to sizes. A visit of some sites only counts as
 //! a part of that size of the whole.
 
@@ -100,11 +100,8 @@ pub(super) fn noise_of_visit(task: &Setting<'_>, spec: &DpOptimisationSpec) -> O
     Some(noise_of_one(spec, &DVector::from_vec(scales)).as_slice().to_vec())
 }
 
-/// By how much a sum over Poisson samples varies besides; nothing where a visit is whole epochs.
+/// By how much a sum over Poisson samples varies besides, and what stands for the way of a visit over batches.
 pub(super) fn sampled(spec: &DpOptimisationSpec, curvature: &DVector<f64>) -> DVector<f64> {
-    if spec.batches.is_some() {
-        return DVector::zeros(curvature.len());
-    }
     let q = spec.sampling_rate.get();
     curvature.map(|h| h.max(0.0) * (1.0 - q) / (q * f64::from(spec.steps)))
 }

@@ -294,7 +294,7 @@ impl Raw {
 
 /// 1/T as a rate.
 fn share_of_a_batch(batches: u32) -> Result<SamplingRate, TaskError> {
-    require(batches >= 2 && u64::from(batches) <= MOST_BATCHES, "batches must be at least 2 and at most 2^20")?;
+    require(batches >= 2 && u64::from(batches) <= MOST_BATCHES.min(1_000_000), "batches must be at least 2 and at most 1,000,000")?;
     checked(SamplingRate::nearest(1.0 / f64::from(batches)))
 }
 

@@ -59,8 +59,32 @@ fn every_unit_is_in_exactly_one_sum_of_an_epoch_and_epochs_differ() {
         assert!(epochs[0] != epochs[1] && epochs[1] != epochs[2] && epochs[0] != epochs[2]);
         assert!((0..BATCHES as usize).all(|t| epochs.concat().contains(&t)));
     }
-    let shipped = batches_of(&seen(&mechanism, mint(mechanism.event()), &SecureNoise), BATCHES);
-    assert_eq!(shipped.len(), 1);
+}
+
+/// Of the generator that ships: every epoch of a permit has places of its own, and they are uniform, of all units and of each.
+#[test]
+fn places_from_the_systems_generator_are_uniform_and_new_in_every_epoch() {
+    const EPOCHS: u32 = 120;
+    let mechanism = allocated(BATCHES);
+    let epochs = batches_of(&seen(&mechanism, mint(mechanism.event().repeated(EPOCHS.into())), &SecureNoise), BATCHES);
+    assert_eq!(epochs.len(), EPOCHS as usize);
+    // Units whose places in two epochs are the same: a sixth of them, and of 48 hardly ever 30.
+    for pair in epochs.windows(2) {
+        assert!(pair[0].iter().zip(&pair[1]).filter(|(a, b)| a == b).count() < 30, "{pair:?}");
+    }
+    // Counts of n places are within 7 standard deviations.
+    let within = |count: usize, n: u32| {
+        let (n, p) = (f64::from(n), 1.0 / f64::from(BATCHES));
+        (count as f64 - n * p).abs() < 7.0 * (n * p * (1.0 - p)).sqrt()
+    };
+    for batch in 0..BATCHES as usize {
+        let all = epochs.iter().flatten().filter(|&&place| place == batch).count();
+        assert!(within(all, EPOCHS * UNITS), "batch {batch}: {all}");
+        for unit in 0..UNITS as usize {
+            let own = epochs.iter().filter(|places| places[unit] == batch).count();
+            assert!(within(own, EPOCHS), "unit {unit} in batch {batch}: {own} of {EPOCHS}");
+        }
+    }
 }
 
 /// The steps of an epoch may come in any order, and some not at all.
