@@ -1,5 +1,6 @@
 //! First-order optimisers as state and step.
 
+use pulp::{Arch, Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
 /// Adam (Kingma & Ba 2015, algorithm 1) with its published constants β₁ = 0.9, β₂ = 0.999, ε = 1e-8.
@@ -44,10 +45,29 @@ impl Adam {
         self.decay = (self.decay.0 * Self::BETA_1, self.decay.1 * Self::BETA_2);
         let rate = learning_rate / (1.0 - self.decay.0);
         let unbias = 1.0 / (1.0 - self.decay.1);
-        for (((p, g), m), v) in parameters.iter_mut().zip(gradient).zip(&mut self.first).zip(&mut self.second) {
-            *m = Self::BETA_1 * *m + (1.0 - Self::BETA_1) * g;
-            *v = Self::BETA_2 * *v + (1.0 - Self::BETA_2) * g * g;
-            *p -= rate * *m / ((*v * unbias).sqrt() + Self::EPSILON);
+        Arch::new().dispatch(Step { adam: self, parameters, gradient, rate, unbias });
+    }
+}
+
+/// One step, in the widest lanes that the processor has: entry by entry, so that their width does not show.
+struct Step<'a> {
+    adam: &'a mut Adam,
+    parameters: &'a mut [f64],
+    gradient: &'a [f64],
+    rate: f64,
+    unbias: f64,
+}
+
+impl WithSimd for Step<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { adam, parameters, gradient, rate, unbias } = self;
+        for (((p, g), m), v) in parameters.iter_mut().zip(gradient).zip(&mut adam.first).zip(&mut adam.second) {
+            *m = Adam::BETA_1 * *m + (1.0 - Adam::BETA_1) * g;
+            *v = Adam::BETA_2 * *v + (1.0 - Adam::BETA_2) * g * g;
+            *p -= rate * *m / ((*v * unbias).sqrt() + Adam::EPSILON);
         }
     }
 }

@@ -9,7 +9,7 @@
 //! * the contribution to the natural parameters is h = r x + c x∘x∘μ, Λ = c x∘x (c xxᵀ with full covariance).
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
-use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use nalgebra::{DMatrix, DVector};
 
 use crate::capabilities::Gradients;
@@ -18,10 +18,38 @@ use dp_pvi_records::{RecordTable, RecordView};
 
 pub use dp_pvi_models::predictor::Statistics;
 
+/// A record's predictor, and what a likelihood says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Predicted {
+    /// a, the record's offset included.
+    pub mean: f64,
+    /// s².
+    pub variance: f64,
+    /// y.
+    pub target: f64,
+    /// Of one record, without its weight; NaN until a likelihood was asked.
+    pub statistics: Statistics,
+}
+
+impl Predicted {
+    /// A predictor of which nothing is said yet.
+    #[must_use]
+    pub fn new((mean, variance): (f64, f64), target: f64) -> Self {
+        Self { mean, variance, target, statistics: Statistics { residual: f64::NAN, curvature: f64::NAN } }
+    }
+}
+
 /// A likelihood of a linear predictor.
 pub trait LinearPredictor: Send + Sync {
     /// Residual and curvature for a predictor with this mean and variance.
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics;
+
+    /// Residual and curvature of many predictors. What one of them is told is what [`Self::statistics`] says of it to the last bit: no predictor knows of another one.
+    fn statistics_of_many(&self, predictors: &mut [Predicted]) {
+        for predicted in predictors {
+            predicted.statistics = self.statistics(predicted.mean, predicted.variance, predicted.target);
+        }
+    }
 
     /// f = E log p(target | predictor).
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64;
@@ -105,26 +133,44 @@ impl<M: LinearPredictor> Gradients for M {
     #[inline]
     fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
         let (mean, variance) = project(record, q);
-        let Statistics { residual, curvature } = statistics_of(self, record, mean, variance);
-        // A record with a number that is not finite, or that overflows, contributes 0.
-        if !(residual.is_finite() && variance.is_finite()) {
-            return;
+        let statistics = self.statistics(mean, variance, record.target);
+        add_gradient(record, q, &Predicted { statistics, ..Predicted::new((mean, variance), record.target) }, term);
+    }
+
+    fn sum(&self, point: &MeanField, sum: Summation<'_, RecordTable>) -> Summed {
+        sum.each_in_lanes(
+            |unit, _, (), notes| unit.records().for_each(|record| notes.push(Predicted::new(project(record, point), record.target))),
+            |predictors| self.statistics_of_many(predictors),
+            |unit, _, (), predictors, term| {
+                unit.records().zip(predictors).for_each(|(record, predicted)| add_gradient(record, point, predicted, term));
+            },
+        )
+    }
+}
+
+/// Adds the gradient of a record to its unit's term.
+#[inline]
+fn add_gradient(record: RecordView<'_>, q: &MeanField, predicted: &Predicted, term: &mut Term) {
+    let weight = record.extra.weight;
+    let (residual, curvature) = (weight * predicted.statistics.residual, weight * predicted.statistics.curvature);
+    // A record with a number that is not finite, or that overflows, contributes 0.
+    if !(residual.is_finite() && predicted.variance.is_finite()) {
+        return;
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "2d is a 32-bit number: a mechanism over 2d coordinates exists")]
+    let offset = q.dimension() as u32;
+    let (indices, values) = (record.indices.iter(), record.values.iter());
+    term.extend_beside(indices.clone().copied(), values.clone().map(|x| residual * x));
+    // Below 2d, which is a 32-bit number, too.
+    let of_scales = indices.clone().map(|j| offset.wrapping_add(*j));
+    match q.coordinate() {
+        ScaleCoordinate::LogScale => {
+            let moments = q.moments();
+            term.extend_beside(of_scales, indices.zip(values).map(|(&j, x)| -curvature * x * x * moments[j as usize][1]));
         }
-        #[allow(clippy::cast_possible_truncation, reason = "2d is a 32-bit number: a mechanism over 2d coordinates exists")]
-        let offset = q.dimension() as u32;
-        let (indices, values) = (record.indices.iter(), record.values.iter());
-        term.extend_beside(indices.clone().copied(), values.clone().map(|x| residual * x));
-        // Below 2d, which is a 32-bit number, too.
-        let of_scales = indices.clone().map(|j| offset.wrapping_add(*j));
-        match q.coordinate() {
-            ScaleCoordinate::LogScale => {
-                let moments = q.moments();
-                term.extend_beside(of_scales, indices.zip(values).map(|(&j, x)| -curvature * x * x * moments[j as usize][1]));
-            }
-            ScaleCoordinate::HalfVariance { weight } => {
-                let factor = -weight * curvature;
-                term.extend_beside(of_scales, values.map(|x| factor * x * x));
-            }
+        ScaleCoordinate::HalfVariance { weight } => {
+            let factor = -weight * curvature;
+            term.extend_beside(of_scales, values.map(|x| factor * x * x));
         }
     }
 }

@@ -23,7 +23,7 @@ use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_models::many_rows::ManyRows;
 use dp_pvi_posterior::task::AdaptiveClipSpec;
-use dp_pvi_privacy::mechanism::{BatchSummation, Summed, Term};
+use dp_pvi_privacy::mechanism::{BatchSummation, Summation, Summed, Term};
 use nalgebra::{DMatrix, DVector};
 
 use self::glm::LinearPredictor;
@@ -113,6 +113,11 @@ pub trait Gradients: Send + Sync {
     /// Adds one record's gradient to `term`: coordinates 0..d are ∂/∂μ, coordinates d..2d are ∂/∂t with t the scale coordinate of
     /// `q`. Only the record's non-zero entries are touched, in ascending order.
     fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term);
+
+    /// The clipped sum over a table at a point: of every unit its records' gradients, with the bits of [`Gradients::gradient`].
+    fn sum(&self, point: &MeanField, sum: Summation<'_, RecordTable>) -> Summed {
+        sum.each(|unit, _, (), term| unit.records().for_each(|record| self.gradient(record, point, term)))
+    }
 }
 
 /// Gradients as [`Gradients`] defines them, for models that compute those of many records at once.

@@ -10,8 +10,9 @@ use nalgebra::{DMatrix, DVector};
 use serde_json::Value;
 
 use super::{Model, from_spec};
-use crate::capabilities::glm::{LinearPredictor, Statistics, project};
+use crate::capabilities::glm::{LinearPredictor, Predicted, Statistics, project};
 use crate::mean_field::{MeanField, ScaleCoordinate};
+use crate::models::linear_regression::LinearRegression;
 use crate::models::logistic_regression::LogisticRegression;
 use crate::testing::{close, matrix, models, random_units, rows, table, vector, vectors};
 use dp_pvi_records::RecordTable;
@@ -297,5 +298,31 @@ fn the_logistic_optimum_is_stationary_for_large_features() {
         // Prior: −μ and 1 − σ².
         assert!((gradient[j] - mean[j]).abs() < 1e-6, "mean {j}");
         assert!((gradient[d + j] + 1.0 - variance[j]).abs() < 1e-6, "scale {j}");
+    }
+}
+
+/// What a sum over records has from lanes is what each record has alone, to the last bit, in any order and company.
+#[test]
+fn many_predictors_are_told_what_each_is_told_alone() {
+    let predictors: Vec<Predicted> = (0..500)
+        .map(|k| {
+            let k = f64::from(k);
+            let variance = if k % 50.0 == 7.0 { f64::NAN } else { (0.013 * k).powi(3) };
+            Predicted::new(((1.3 * k).sin() * 0.03 * k, variance), f64::from(u8::from(k % 3.0 == 1.0)))
+        })
+        .collect();
+    let bits = |s: Statistics| [s.residual.to_bits(), s.curvature.to_bits()];
+    for model in [&LogisticRegression as &dyn LinearPredictor, &LinearRegression::new(0.7)] {
+        let alone: Vec<_> = predictors.iter().map(|p| bits(model.statistics(p.mean, p.variance, p.target))).collect();
+        for (stride, piece) in [(1, 500), (3, 64), (7, 65), (499, 1), (11, 9)] {
+            let order: Vec<usize> = (0..500).map(|k| k * stride % 500).collect();
+            for places in order.chunks(piece) {
+                let mut together: Vec<Predicted> = places.iter().map(|place| predictors[*place]).collect();
+                model.statistics_of_many(&mut together);
+                for (place, told) in places.iter().zip(together) {
+                    assert_eq!(bits(told.statistics), alone[*place], "{place} among {piece}");
+                }
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! outputs are plain dot products: packing would cost more than the product.
 
 use nalgebra::{DMatrixView, DMatrixViewMut};
+use pulp::{Arch, Simd, WithSimd};
 
 /// Fewest outputs for which a batch goes through `gemm`.
 const BLOCKED: usize = 6;
@@ -148,37 +149,56 @@ pub fn add_outer_products(left: &[f64], right: &[f64], count: usize, sums: &mut 
 /// # Panics
 /// Lengths do not fit.
 pub fn moments(mean: &Matrix, variance: &Matrix, indices: &[u32], values: &[f64], out: [&mut [f64]; 3]) {
-    let width = mean.outputs;
-    let [m, v, n] = out.map(|out| &mut out[..width]);
-    m.fill(0.0);
-    v.fill(0.0);
-    n.fill(0.0);
-    let row = |matrix: &'_ Matrix, k: u32| -> std::ops::Range<usize> {
-        let start = k as usize * matrix.outputs;
-        start..start + matrix.outputs
-    };
-    let (pairs, last) = indices.as_chunks::<2>();
-    let (value_pairs, last_value) = values.as_chunks::<2>();
-    for ([a, b], [x, y]) in pairs.iter().zip(value_pairs) {
-        let (a, b) = (row(mean, *a), row(mean, *b));
-        let (ma, mb) = (&mean.by_input[a.clone()][..width], &mean.by_input[b.clone()][..width]);
-        let (va, vb) = (&variance.by_input[a][..width], &variance.by_input[b][..width]);
-        let (xx, yy) = (x * x, y * y);
-        for j in 0..width {
-            let (s, t) = (xx * va[j], yy * vb[j]);
-            m[j] += x * ma[j] + y * mb[j];
-            v[j] += s + t;
-            n[j] += s * s + t * t;
+    Arch::new().dispatch(Moments { mean, variance, indices, values, out });
+}
+
+/// Outputs lie in lanes, each with sums of its own: the lanes' width does not show.
+struct Moments<'a> {
+    mean: &'a Matrix,
+    variance: &'a Matrix,
+    indices: &'a [u32],
+    values: &'a [f64],
+    out: [&'a mut [f64]; 3],
+}
+
+impl WithSimd for Moments<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { mean, variance, indices, values, out } = self;
+        let width = mean.outputs;
+        let [m, v, n] = out.map(|out| &mut out[..width]);
+        m.fill(0.0);
+        v.fill(0.0);
+        n.fill(0.0);
+        let row = |matrix: &'_ Matrix, k: u32| -> std::ops::Range<usize> {
+            let start = k as usize * matrix.outputs;
+            start..start + matrix.outputs
+        };
+        let (pairs, last) = indices.as_chunks::<2>();
+        let (value_pairs, last_value) = values.as_chunks::<2>();
+        for ([a, b], [x, y]) in pairs.iter().zip(value_pairs) {
+            let (a, b) = (row(mean, *a), row(mean, *b));
+            let (ma, mb) = (&mean.by_input[a.clone()][..width], &mean.by_input[b.clone()][..width]);
+            let (va, vb) = (&variance.by_input[a][..width], &variance.by_input[b][..width]);
+            let (xx, yy) = (x * x, y * y);
+            for j in 0..width {
+                let (s, t) = (xx * va[j], yy * vb[j]);
+                m[j] += x * ma[j] + y * mb[j];
+                v[j] += s + t;
+                n[j] += s * s + t * t;
+            }
         }
-    }
-    for (a, x) in last.iter().zip(last_value) {
-        let a = row(mean, *a);
-        let (ma, va, xx) = (&mean.by_input[a.clone()][..width], &variance.by_input[a][..width], x * x);
-        for j in 0..width {
-            let s = xx * va[j];
-            m[j] += x * ma[j];
-            v[j] += s;
-            n[j] += s * s;
+        for (a, x) in last.iter().zip(last_value) {
+            let a = row(mean, *a);
+            let (ma, va, xx) = (&mean.by_input[a.clone()][..width], &variance.by_input[a][..width], x * x);
+            for j in 0..width {
+                let s = xx * va[j];
+                m[j] += x * ma[j];
+                v[j] += s;
+                n[j] += s * s;
+            }
         }
     }
 }
@@ -209,7 +229,7 @@ pub fn combine(rows: &[f64], width: usize, terms: impl Iterator<Item = (usize, f
 }
 
 /// `out` += x · `row`.
-#[inline]
+#[inline(always)]
 pub fn add_scaled(x: f64, row: &[f64], out: &mut [f64]) {
     for (out, value) in out.iter_mut().zip(row) {
         *out += x * value;
@@ -217,7 +237,7 @@ pub fn add_scaled(x: f64, row: &[f64], out: &mut [f64]) {
 }
 
 /// Inner product; eight running sums, so that additions do not wait for each other.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());

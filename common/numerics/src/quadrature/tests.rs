@@ -1,4 +1,4 @@
-use super::{STEPS, exp_of_negative, log_sigmoid_expectation, logit_moments, sigmoid_moments, softplus};
+use super::{RULES, exp_of_negative, log_sigmoid_expectation, logit_moments, sigmoid_moments, sigmoid_moments_of, softplus};
 
 /// The trapezoid rule written down directly, with a step far below every table's.
 fn slow(mean: f64, sd: f64) -> [f64; 3] {
@@ -27,7 +27,7 @@ fn slow(mean: f64, sd: f64) -> [f64; 3] {
 #[test]
 fn every_step_and_the_wide_rule_agree_with_a_fine_trapezoid_rule() {
     let mut widths = vec![0.0, 0.01, 0.3];
-    for (_, limit) in STEPS {
+    for (_, limit) in RULES {
         widths.extend([limit * 0.999_999, limit * 1.000_001]);
     }
     widths.extend([25.0, 60.0, 400.0]);
@@ -101,4 +101,48 @@ fn the_compile_time_exponential_is_exact_to_rounding() {
         let x = f64::from(i) * 0.1;
         assert!((exp_of_negative(x) / (-x).exp() - 1.0).abs() < 1e-15, "{x}");
     }
+}
+
+/// Logits of every width, and numbers of every kind.
+fn logits() -> Vec<(f64, f64)> {
+    let mut state = 1_u64;
+    let mut number = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from((state >> 40) as u32) / f64::from(1 << 24)
+    };
+    let mut logits: Vec<(f64, f64)> = (0..1500).map(|_| (12.0 * number() - 6.0, (22.0 * number().powi(3)).powi(2))).collect();
+    for mean in [0.0, -0.0, -1e300, 745.0, -708.5, 1e5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+        logits.extend([0.0, -1e-18, 0.25, 9.0, 1e4, 1e200, f64::INFINITY, f64::NAN].map(|variance| (mean, variance)));
+    }
+    logits
+}
+
+fn bits(m: super::SigmoidMoments) -> [u64; 2] {
+    // One NaN is as good as another.
+    [m.sigmoid, m.curvature].map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() })
+}
+
+/// A logit does not know who stands beside it: in every order, in pieces of every length, each is what it is alone, to the last bit.
+#[test]
+fn lanes_do_not_mix() {
+    let logits = logits();
+    let alone: Vec<[u64; 2]> = logits.iter().map(|&(mean, variance)| bits(sigmoid_moments(mean, variance))).collect();
+    for stride in [1, 7, 389, 1009] {
+        let order: Vec<usize> = (0..logits.len()).map(|k| k * stride % logits.len()).collect();
+        for piece in [1, 2, 3, 5, 8, 13, 63, 64, 65, 1000] {
+            for places in order.chunks(piece) {
+                let mut items: Vec<(usize, [u64; 2])> = places.iter().map(|&place| (place, [0; 2])).collect();
+                sigmoid_moments_of(&mut items, |item| logits[item.0], |item, moments| item.1 = bits(moments));
+                for (place, found) in items {
+                    assert_eq!(found, alone[place], "{:?} among {piece}, stride {stride}", logits[place]);
+                }
+            }
+        }
+    }
+}
+
+/// The lanes of every instruction set that this machine has give the same bits.
+#[test]
+fn instruction_sets_agree_to_the_last_bit() {
+    super::lanes::tests::instruction_sets_agree(&logits());
 }

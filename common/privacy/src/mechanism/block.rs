@@ -2,7 +2,10 @@
 //!
 //! Norm, factor, integers and their check are a chain in which every number waits for the one before it. So the terms of some units are gathered, and each link
 //! of the chain is made for all of them in turn; what is done entry by entry, processors do in lanes. None of it mixes units or depends on how many there are:
-//! a term's integers are a function of its own entries and of public values, with the same operations in the same order on every machine.
+//! a term's integers are a function of its own entries and of public values, with the same operations in the same order on every machine, whatever the width of its lanes: no operation is fused
+//! with another one.
+
+use pulp::{Arch, Simd, WithSimd};
 
 use crate::mechanism::clean::CleanTerms;
 use crate::mechanism::lattice::Lattice;
@@ -80,7 +83,13 @@ impl Block {
 
     /// Clips every term to norm C, truncates it toward zero and adds it to `sums`. What is added of a unit has squared integer norm at
     /// most ⌊(C/γ)²⌋, whatever its entries are: the integers themselves are checked, not the rounding analysis. A term with a norm that is not finite counts as zero.
-    pub(super) fn add(&mut self, sums: &mut [i64], clipping: &Clipping, mut kept: Option<&mut CleanTerms>) {
+    pub(super) fn add(&mut self, sums: &mut [i64], clipping: &Clipping, kept: Option<&mut CleanTerms>) {
+        // In the widest lanes that the processor has.
+        Arch::new().dispatch(Adding { block: self, sums, clipping, kept });
+    }
+
+    #[inline(always)]
+    fn add_in_lanes(&mut self, sums: &mut [i64], clipping: &Clipping, mut kept: Option<&mut CleanTerms>) {
         // Whatever happens on the way, no unit is added twice.
         let mut units = std::mem::take(&mut self.units);
         let (indices, values) = (std::mem::take(&mut self.indices), std::mem::take(&mut self.values));
@@ -120,8 +129,24 @@ impl Block {
     }
 }
 
+struct Adding<'a> {
+    block: &'a mut Block,
+    sums: &'a mut [i64],
+    clipping: &'a Clipping,
+    kept: Option<&'a mut CleanTerms>,
+}
+
+impl WithSimd for Adding<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.block.add_in_lanes(self.sums, self.clipping, self.kept);
+    }
+}
+
 /// The integers of a term at `factor`, or slightly less where only rounding on the last bit put them over the bound; false: they are over it.
-#[inline]
+#[inline(always)]
 fn within(values: &[f64], mut factor: f64, bound_squared: u128, steps: &mut [i64]) -> bool {
     for shorter in [1.0 - SHRINK, 1.0 - 1e-6, 1.0] {
         let norm_squared = truncate(values, factor, steps);
@@ -136,7 +161,7 @@ fn within(values: &[f64], mut factor: f64, bound_squared: u128, steps: &mut [i64
 }
 
 /// The squared L2 norm in floating point; four running sums, so that additions do not wait for each other.
-#[inline]
+#[inline(always)]
 fn norm_squared(values: &[f64]) -> f64 {
     let (fours, rest) = values.as_chunks::<4>();
     let mut sums = [0.0; 4];
@@ -155,7 +180,7 @@ fn norm_squared(values: &[f64]) -> f64 {
 /// is no number, whatever the integers are then.
 ///
 /// For a number x below 2⁵¹ the sum |x| + 2⁵² is rounded to a whole number, whose last bits are those of |x| rounded; where that is above |x|, it is one too much.
-#[inline]
+#[inline(always)]
 fn truncate(values: &[f64], factor: f64, steps: &mut [i64]) -> u128 {
     const SHIFT: f64 = (1u64 << 52) as f64;
     let (mut squares, mut bits) = (0_u64, 0_u64);

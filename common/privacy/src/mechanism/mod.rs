@@ -24,7 +24,7 @@ pub use lattice::{LatticeOverflow, MAX_UNITS};
 pub use share::{NoiseShare, ShareSum};
 pub use sum::LatticeSum;
 pub use sum_mechanism::{Message, SumMechanism};
-pub use summation::{Summation, Summed};
+pub use summation::{Notes, Summation, Summed};
 pub use term::Term;
 
 use crate::inside::Withheld;

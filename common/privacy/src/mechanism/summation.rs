@@ -106,6 +106,22 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
     /// that part, and for nothing else: under add-remove the position itself depends on other units. A unit whose function panics
     /// contributes 0, and nobody learns of it.
     pub fn each(self, f: impl Fn(T::Unit<'_>, usize, &S, &mut Term)) -> Summed {
+        self.each_in_lanes(|_, _, _, _: &mut Notes<'_, ()>| {}, |_| {}, |unit, position, state, _, term| f(unit, position, state, term))
+    }
+
+    /// The same for terms with a number in them that is made for many units at once: `note` notes what it depends on, `complete` completes the notes of some units, which lie
+    /// side by side, and `f` fills a unit's term with that unit's notes at hand.
+    ///
+    /// # Privacy
+    /// As [`Summation::each`]; and `complete` must make each note a function of that note alone and of public values, to the last bit: of no other note, not of how many there are, and
+    /// not of its place among them ([`crate::proofs::layouts`]). Nothing here can check it, whoever writes `complete` has a test of it. Where `complete` panics, it gets every note by itself,
+    /// and a unit with a note over which it panics then contributes 0.
+    pub fn each_in_lanes<P: Copy>(
+        self,
+        note: impl Fn(T::Unit<'_>, usize, &S, &mut Notes<'_, P>),
+        complete: impl Fn(&mut [P]),
+        f: impl Fn(T::Unit<'_>, usize, &S, &[P], &mut Term),
+    ) -> Summed {
         let Self { source, state, sample, pass, totals } = self;
         totals.touched = true;
         let clip = totals.clip.get();
@@ -113,13 +129,17 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
         // Without a state every term is zero.
         let Some(state) = state else { return Summed(()) };
         let mut block = Block::default();
+        let mut noted = Noted::default();
         #[cfg(feature = "planted-bugs")]
         let clip = crate::planted::clip(clip, || {
             let Source::Memory(table) = source else { return Vec::new() };
             let mut term = Term::default();
             let mut norm = |position| {
                 term.clear();
-                f(table.unit(position), position, state, &mut term);
+                let mut notes = Vec::new();
+                note(table.unit(position), position, state, &mut Notes(&mut notes));
+                complete(&mut notes);
+                f(table.unit(position), position, state, &notes, &mut term);
                 term.norm()
             };
             (0..table.len()).map(&mut norm).collect()
@@ -139,25 +159,35 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
             // A sum has at most 2³² − 1 coordinates: its dimension is a `u32`.
             #[allow(clippy::cast_possible_truncation, reason = "made of a u32")]
             let mut kept = parts.as_ref().map(|_| CleanTerms::new(sums.len() as u32, exponent).from(at(visits.start)));
-            let (mut next, mut near) = (visits.start, visits.start);
-            while next < visits.end {
-                // One frame for all units: it is left only by a panic, and entered again behind the unit that panicked.
-                let _ = withheld(|| {
-                    while next < visits.end {
+            let mut group = visits.start..visits.start;
+            while group.end < visits.end {
+                group = group.end..visits.end.min(group.end + GROUP);
+                noted.make(
+                    group.clone(),
+                    |visit, notes| {
                         // Units of a sample lie far from each other: their memory is asked for some at a time, and not one after the other.
                         if let Some(sample) = sample
-                            && near == next
+                            && (visit - group.start).is_multiple_of(block::UNITS)
                         {
-                            let soon = near..visits.end.min(near + block::UNITS);
-                            near = soon.end;
-                            soon.for_each(|visit| units.approach(visit, sample[visit]));
+                            (visit..group.end.min(visit + block::UNITS)).for_each(|soon| units.approach(soon, sample[soon]));
                         }
-                        let (visit, position) = (next, at(next));
-                        next += 1;
-                        f(units.unit(visit, position), position, state, block.term());
-                        block.push(position, sums, &clipping, kept.as_mut());
-                    }
-                });
+                        note(units.unit(visit, at(visit)), at(visit), state, notes);
+                    },
+                    &complete,
+                );
+                let mut next = group.start;
+                while next < group.end {
+                    // One frame for all units: it is left only by a panic, and entered again behind the unit that panicked.
+                    let _ = withheld(|| {
+                        while next < group.end {
+                            let (visit, position) = (next, at(next));
+                            next += 1;
+                            let Some(notes) = noted.of(visit - group.start) else { continue };
+                            f(units.unit(visit, position), position, state, notes, block.term());
+                            block.push(position, sums, &clipping, kept.as_mut());
+                        }
+                    });
+                }
             }
             // The terms of a part are kept in that part: none waits for the next one.
             let _ = withheld(|| block.add(sums, &clipping, kept.as_mut()));
@@ -166,5 +196,87 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
             }
         }
         Summed(())
+    }
+}
+
+/// Units whose notes are completed together.
+const GROUP: usize = 64;
+
+/// A unit's notes in the making: those of other units cannot be seen.
+pub struct Notes<'n, P>(&'n mut Vec<P>);
+
+impl<P: Copy> Notes<'_, P> {
+    /// Notes one thing more.
+    #[inline]
+    pub fn push(&mut self, note: P) {
+        self.0.push(note);
+    }
+}
+
+/// The notes of a group of units.
+struct Noted<P> {
+    notes: Vec<P>,
+    /// The same before they were completed.
+    before: Vec<P>,
+    /// Where every unit's notes end; the next one's begin there.
+    ends: Vec<usize>,
+    /// Units of the group that contribute 0.
+    lost: Vec<usize>,
+}
+
+impl<P> Default for Noted<P> {
+    fn default() -> Self {
+        Self { notes: Vec::new(), before: Vec::new(), ends: Vec::new(), lost: Vec::new() }
+    }
+}
+
+impl<P: Copy> Noted<P> {
+    /// Those of these visits, in place of all others.
+    #[inline]
+    fn make(&mut self, visits: Range<usize>, note: impl Fn(usize, &mut Notes<'_, P>), complete: impl Fn(&mut [P])) {
+        let Self { notes, before, ends, lost } = self;
+        notes.clear();
+        ends.clear();
+        lost.clear();
+        while ends.len() < visits.len() {
+            let panicked = withheld(|| {
+                while ends.len() < visits.len() {
+                    note(visits.start + ends.len(), &mut Notes(notes));
+                    ends.push(notes.len());
+                }
+            });
+            if panicked.is_err() {
+                notes.truncate(ends.last().copied().unwrap_or(0));
+                lost.push(ends.len());
+                ends.push(notes.len());
+            }
+        }
+        before.clone_from(notes);
+        if withheld(|| complete(notes)).is_err() {
+            self.complete_one_by_one(complete);
+        }
+    }
+
+    #[cold]
+    fn complete_one_by_one(&mut self, complete: impl Fn(&mut [P])) {
+        // What was completed before the panic is made anew.
+        self.notes.clone_from(&self.before);
+        for unit in 0..self.ends.len() {
+            let notes = self.place(unit);
+            if self.notes[notes].iter_mut().any(|note| withheld(|| complete(std::slice::from_mut(note))).is_err()) {
+                self.lost.push(unit);
+            }
+        }
+    }
+
+    #[inline]
+    fn place(&self, unit: usize) -> Range<usize> {
+        unit.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[unit]
+    }
+
+    /// Of a unit that contributes 0 there are none.
+    #[inline]
+    fn of(&self, unit: usize) -> Option<&[P]> {
+        if !self.lost.is_empty() && self.lost.contains(&unit) { None } else { Some(&self.notes[self.place(unit)]) }
     }
 }

@@ -154,12 +154,7 @@ impl GradientSum {
 fn terms(visit: &Visit, At { point, .. }: &At, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     let model = models::from_spec(&visit.model)?;
     let reweighted = Reweighted::new(model.gradients().ok_or(OTHER_GRADIENTS)?, &visit.spec, &visit.scales);
-    let gradients = reweighted.inner();
-    Ok(sum.each(|unit, _, (), term| {
-        for record in unit.records() {
-            gradients.gradient(record, point, term);
-        }
-    }))
+    Ok(reweighted.inner().sum(point, sum))
 }
 
 fn batches(visit: &Visit, At { point, clip }: &At, sum: BatchSummation<'_, RecordTable>) -> Result<Summed, InferenceError> {

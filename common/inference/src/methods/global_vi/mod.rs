@@ -46,6 +46,5 @@ fn point(job: &Job<'_>) -> Result<MeanField, InferenceError> {
 
 fn gradients(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     let (model, point) = (models::from_spec(&asked.task.model)?, asked.job(point)?);
-    let gradients = model.gradients().ok_or(NO_GRADIENTS)?;
-    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| gradients.gradient(record, &point, term))))
+    Ok(model.gradients().ok_or(NO_GRADIENTS)?.sum(&point, sum))
 }

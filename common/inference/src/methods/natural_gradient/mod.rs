@@ -23,7 +23,7 @@ use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::{Asked, SumOfTerms};
 use super::{Job, Output, only_step};
-use crate::capabilities::glm::{LinearPredictor, Statistics, predictor_of, project, scale_statistic};
+use crate::capabilities::glm::{LinearPredictor, Predicted, Statistics, predictor_of, project, scale_statistic};
 use crate::capabilities::many_rows;
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
@@ -67,7 +67,16 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
     };
     let model = models::from_spec(&asked.job(|job| job.model()))?;
     let terms = asked.job(|job| Terms::new(spec, job, model.as_ref()))?;
-    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))))
+    Ok(match terms.predictor() {
+        None => sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))),
+        Some(predictor) => sum.each_in_lanes(
+            |unit, _, (), notes| unit.records().for_each(|record| notes.push(terms.predicted(record))),
+            |predictors| predictor.statistics_of_many(predictors),
+            |unit, _, (), predictors, term| {
+                unit.records().zip(predictors).for_each(|(record, predicted)| terms.add_at(predictor, record, predicted, term));
+            },
+        ),
+    })
 }
 
 /// The sum of a visit over a table: every unit's term shortened to C where it is longer, as in the release, but neither rounded nor noised.
@@ -200,22 +209,10 @@ impl<'a> Terms<'a> {
                 let (row, factor) = (sparse(record), predictor.largest_curvature(self.spec.curvature_bound, record.target));
                 self.products(row, record.extra.weight * factor, 0, term);
             }
-            Kind::MeanField(predictor, q) => {
-                let (mean, variance) = project(record, q);
-                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
-                let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
-                let (indices, values) = (record.indices.iter(), record.values.iter());
-                term.extend_beside(indices.clone().copied(), values.clone().map(|x| residual * x));
-                // Below 2d, which is a 32-bit number, too.
-                term.extend_beside(indices.map(|j| offset.wrapping_add(*j)), values.map(|x| weight * x * x));
-                self.scale_of(*predictor, record, (mean, variance), term);
-            }
-            Kind::Full(predictor, q) => {
-                let (mean, variance) = predictor_of(record, q);
-                let Some(Statistics { residual, curvature }) = self.statistics(*predictor, record, mean, variance) else { return };
-                term.extend_beside(record.indices.iter().copied(), record.values.iter().map(|x| residual * x));
-                self.products(sparse(record), self.spec.curvature_weight * curvature, self.offset(), term);
-                self.scale_of(*predictor, record, (mean, variance), term);
+            Kind::MeanField(predictor, _) | Kind::Full(predictor, _) => {
+                let mut predicted = self.predicted(record);
+                predicted.statistics = predictor.statistics(predicted.mean, predicted.variance, predicted.target);
+                self.add_at(*predictor, record, &predicted, term);
             }
             Kind::GramOfRows(model) => {
                 let mut rows = PseudoRows::default();
@@ -226,6 +223,41 @@ impl<'a> Terms<'a> {
             }
             Kind::Rows(model, q) => self.rows(*model, q, record, term),
         }
+    }
+
+    /// Where a term follows from a predictor of one dimension: [`Self::add`] is [`Self::predicted`], its statistics and [`Self::add_at`].
+    fn predictor(&self) -> Option<&'a dyn LinearPredictor> {
+        match self.kind {
+            Kind::MeanField(predictor, _) | Kind::Full(predictor, _) => Some(predictor),
+            Kind::Gram(_) | Kind::GramOfRows(_) | Kind::Rows(..) => None,
+        }
+    }
+
+    /// A record's predictor, where there is one.
+    #[inline]
+    fn predicted(&self, record: RecordView<'_>) -> Predicted {
+        let at = match &self.kind {
+            Kind::MeanField(_, q) => project(record, q),
+            Kind::Full(_, q) => predictor_of(record, q),
+            Kind::Gram(_) | Kind::GramOfRows(_) | Kind::Rows(..) => (f64::NAN, f64::NAN),
+        };
+        Predicted::new(at, record.target)
+    }
+
+    /// Adds a record's term, its predictor and what the likelihood says of it being known.
+    #[inline]
+    fn add_at(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, predicted: &Predicted, term: &mut Term) {
+        let Some(Statistics { residual, curvature }) = self.statistics(predictor, record, predicted) else { return };
+        let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
+        let (indices, values) = (record.indices.iter(), record.values.iter());
+        term.extend_beside(indices.clone().copied(), values.clone().map(|x| residual * x));
+        if let Kind::MeanField(..) = self.kind {
+            // Below 2d, which is a 32-bit number, too.
+            term.extend_beside(indices.map(|j| offset.wrapping_add(*j)), values.map(|x| weight * x * x));
+        } else {
+            self.products(sparse(record), weight, offset, term);
+        }
+        self.scale_of(predictor, record, (predicted.mean, predicted.variance), term);
     }
 
     /// Σ r ρ, and Σ c ρ∘ρ or Σ c svec(ρρᵀ), of a record's rows.
@@ -255,8 +287,8 @@ impl<'a> Terms<'a> {
     /// Residual and curvature within their bounds, times the record's own weight (`weights` of the model), and times that which keeps it within C where the update
     /// is `weighted`.
     #[inline]
-    fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> Option<Statistics> {
-        let own = predictor.statistics(mean, variance, record.target);
+    fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, predicted: &Predicted) -> Option<Statistics> {
+        let Predicted { mean, variance, statistics: own, .. } = *predicted;
         if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite() && record.extra.weight.is_finite()) {
             return None;
         }

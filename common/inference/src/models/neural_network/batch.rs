@@ -32,6 +32,7 @@ use dp_pvi_posterior::models::neural_network::{
 };
 
 use dp_pvi_privacy::mechanism::BatchTerms;
+use pulp::{Arch, Simd, WithSimd};
 use rand_core::Rng;
 
 use super::draws::Draws;
@@ -299,14 +300,13 @@ impl<'a> BatchGradients<'a> {
                 let sd = if number == 1 { &work.forward.first_sd[row * width..] } else { &work.forward.sd[number - 2][column * width..] };
                 let source = column * layer.inputs..(column + 1) * layer.inputs;
                 let place = column * width..(column + 1) * width;
-                through_relu(
-                    &input[source.clone()],
-                    [&work.products[source.clone()], &work.columns[source]],
+                Arch::new().dispatch(ThroughRelu {
+                    input: &input[source.clone()],
+                    back: [&work.products[source.clone()], &work.columns[source]],
                     draws,
-                    &sd[..width],
-                    &mut below.mean[place.clone()],
-                    &mut below.variance[place],
-                );
+                    sd: &sd[..width],
+                    by: [&mut below.mean[place.clone()], &mut below.variance[place]],
+                });
             }
             end = start;
         }
@@ -452,15 +452,10 @@ impl<'a> BatchGradients<'a> {
         let width = self.network.layers()[0].outputs;
         let place = record * width..(record + 1) * width;
         let (p, q) = (&work.first.mean[place.clone()], &work.first.variance[place]);
-        for entry in work.entries(record) {
-            let row = work.indices[entry] as usize * width;
-            let (x, y) = (factor * work.values[entry], factor * work.squares[entry]);
-            let (by_mean, by_scale) = (&mut by_mean[row..][..width], &mut by_scale[row..][..width]);
-            for j in 0..width {
-                by_mean[j] += x * p[j];
-                by_scale[j] += y * q[j];
-            }
-        }
+        let entries = work.entries(record);
+        let of = [&work.values[entries.clone()], &work.squares[entries.clone()]];
+        let (derivatives, indices) = ([p, q], &work.indices[entries]);
+        Arch::new().dispatch(FirstLayer { factor, derivatives, indices, of, sums: [&mut *by_mean, &mut *by_scale] });
         for (number, layer) in self.network.layers().iter().enumerate().skip(1) {
             if !self.is_ghost(number) {
                 self.form(work, number, record);
@@ -548,6 +543,56 @@ impl Work {
     }
 }
 
+/// Adds factor · x pᵀ and factor · x∘x qᵀ of a sparse row x: outputs lie in lanes, each with sums of its own.
+struct FirstLayer<'a> {
+    factor: f64,
+    /// p and q.
+    derivatives: [&'a [f64]; 2],
+    indices: &'a [u32],
+    /// x and x∘x.
+    of: [&'a [f64]; 2],
+    sums: [&'a mut [f64]; 2],
+}
+
+impl WithSimd for FirstLayer<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { factor, derivatives: [p, q], indices, of: [values, squares], sums: [by_mean, by_scale] } = self;
+        let width = p.len();
+        let q = &q[..width];
+        for (index, (value, square)) in indices.iter().zip(values.iter().zip(squares)) {
+            let row = *index as usize * width;
+            let (x, y) = (factor * value, factor * square);
+            let (by_mean, by_scale) = (&mut by_mean[row..][..width], &mut by_scale[row..][..width]);
+            for j in 0..width {
+                by_mean[j] += x * p[j];
+                by_scale[j] += y * q[j];
+            }
+        }
+    }
+}
+
+/// Columns of one layer on their way back through mean, draw and ReLU.
+struct ThroughRelu<'a> {
+    input: &'a [f64],
+    back: [&'a [f64]; 2],
+    draws: &'a [f64],
+    sd: &'a [f64],
+    by: [&'a mut [f64]; 2],
+}
+
+impl WithSimd for ThroughRelu<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { input, back, draws, sd, by: [by_mean, by_variance] } = self;
+        through_relu(input, back, draws, sd, by_mean, by_variance);
+    }
+}
+
 /// Whether a record is one that the network knows.
 fn takes_part(network: &Network, record: RecordView<'_>) -> bool {
     network.output().admits(record.target)
@@ -569,7 +614,7 @@ fn in_range(derivatives: &mut [f64]) -> bool {
 
 /// One column back through mean, draw and ReLU: with ∂f/∂a = `back[0]` + 2a·`back[1]` for an activation a = max(m + sε, 0),
 /// ∂f/∂m is that where a > 0, and ∂f/∂s² = ∂f/∂m·ε/(2s).
-#[inline]
+#[inline(always)]
 fn through_relu(input: &[f64], back: [&[f64]; 2], draws: &[f64], sd: &[f64], by_mean: &mut [f64], by_variance: &mut [f64]) {
     let width = draws.len();
     let (input, by_means, by_variances, sd) = (&input[..width], &back[0][..width], &back[1][..width], &sd[..width]);

@@ -67,6 +67,56 @@ fn a_sum_has_the_same_bits_on_any_number_of_threads() {
     }
 }
 
+/// The same terms by way of a number that is made for many units at once. Some functions panic: while they note, over a note, or while they fill.
+fn noting(&(): &(), sum: Summation<'_, Rows>) -> Result<Summed, ReleaseError> {
+    let panics = |row: &[(u32, f64)], step: u32| row.last().is_some_and(|last| last.0 == 99) && row[0].0 % 3 == step;
+    Ok(sum.each_in_lanes(
+        move |row, position, (), notes| {
+            row.iter().for_each(|(_, value)| notes.push((*value, f64::NAN)));
+            assert!(!panics(row, 0), "row {position} is {row:?}");
+            if panics(row, 1) {
+                notes.push((1e9, 0.0));
+            }
+        },
+        |notes| {
+            for (value, quarter) in notes {
+                assert!(quarter.is_nan(), "{value}");
+                *quarter = 0.25 * *value;
+            }
+        },
+        move |row, position, (), notes, term| {
+            assert!(!panics(row, 2), "row {position} is {row:?}");
+            assert!(notes.len() == row.len());
+            term.extend(row.iter().zip(notes).map(|((index, _), (_, quarter))| (*index, 4.0 * quarter)));
+        },
+    ))
+}
+
+/// Whoever stands in a group, and wherever a group or a thread's part ends: a unit's term is the one that it has alone, and a unit over which something panics counts as zero alone.
+#[test]
+fn what_is_made_for_many_units_at_once_does_not_mix_them() {
+    for units in [0, 1, 63, 64, 65, 130, 1_000, 3_001] {
+        for rate in [None, Some(0.37)] {
+            let mechanism = sum(11, 0.8, 1.5, rate).of_long_terms();
+            let by = |f: fn(&(), Summation<'_, Rows>) -> Result<Summed, ReleaseError>, threads| {
+                let table = on(threads, Rows(rows(units)));
+                let released =
+                    mechanism.release_sum_keeping(&table, &Sensitive::NOTHING, &Argument::nothing(), f, permit(&mechanism), &Seeded(9));
+                let (noised, kept) = released.unwrap();
+                (noised.into_inner().values, kept.into_value().unwrap().to_dense())
+            };
+            let expected = by(panicking, 1);
+            for threads in THREADS {
+                assert_eq!(by(noting, threads), expected, "{units} units at rate {rate:?} on {threads}");
+            }
+        }
+    }
+    // The premise: every kind of panic is among them.
+    let steps: std::collections::BTreeSet<u32> =
+        rows(3_001).iter().filter(|row| row[row.len() - 1].0 == 99).map(|row| row[0].0 % 3).collect();
+    assert_eq!(steps.len(), 3);
+}
+
 /// A share of a sum, with the private state of every unit found by its position.
 #[test]
 fn shares_and_states_are_split_alike() {
