@@ -9,6 +9,7 @@
 //! * the contribution to the natural parameters is h = r x + c x∘x∘μ, Λ = c x∘x (c xxᵀ with full covariance).
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_posterior::numerics::quadrature::sigmoid_moments_of;
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 use nalgebra::{DMatrix, DVector};
 
@@ -44,11 +45,9 @@ pub trait LinearPredictor: Send + Sync {
     /// Residual and curvature for a predictor with this mean and variance.
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics;
 
-    /// Residual and curvature of many predictors. What one of them is told is what [`Self::statistics`] says of it to the last bit: no predictor knows of another one.
-    fn statistics_of_many(&self, predictors: &mut [Predicted]) {
-        for predicted in predictors {
-            predicted.statistics = self.statistics(predicted.mean, predicted.variance, predicted.target);
-        }
+    /// Whether [`Self::statistics`] has a form that is made for many predictors side by side.
+    fn lanes(&self) -> Lanes {
+        Lanes::One
     }
 
     /// f = E log p(target | predictor).
@@ -62,6 +61,35 @@ pub trait LinearPredictor: Send + Sync {
 
     /// A curvature of about the size that a record with this target has near an optimum: where an exact fit starts, and nothing else.
     fn typical_curvature(&self, target: f64) -> f64;
+}
+
+/// How the statistics of many predictors are made. Closed: code that sees several records at once is here, and is tested for each of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lanes {
+    /// One by one.
+    One,
+    /// r = y − E σ(z) and c = E σ(z)(1 − σ(z)), several at once.
+    Sigmoid,
+}
+
+/// Residual and curvature of many predictors.
+///
+/// # Privacy
+/// What one of them is told is what [`LinearPredictor::statistics`] says of it, to the last bit: no predictor knows of another one ([`dp_pvi_privacy::proofs::layouts`]).
+pub(crate) fn statistics_of_many<M: LinearPredictor + ?Sized>(model: &M, predictors: &mut [Predicted]) {
+    match model.lanes() {
+        Lanes::One => {
+            for predicted in predictors {
+                predicted.statistics = model.statistics(predicted.mean, predicted.variance, predicted.target);
+            }
+        }
+        Lanes::Sigmoid => {
+            let at = |predicted: &Predicted| (predicted.mean, predicted.variance);
+            sigmoid_moments_of(predictors, at, |predicted, moments| {
+                predicted.statistics = Statistics { residual: predicted.target - moments.sigmoid, curvature: moments.curvature };
+            });
+        }
+    }
 }
 
 /// Residual and curvature of a record at a predictor with this mean and variance, offset included: times its weight.
@@ -140,7 +168,7 @@ impl<M: LinearPredictor> Gradients for M {
     fn sum(&self, point: &MeanField, sum: Summation<'_, RecordTable>) -> Summed {
         sum.each_in_lanes(
             |unit, _, (), notes| unit.records().for_each(|record| notes.push(Predicted::new(project(record, point), record.target))),
-            |predictors| self.statistics_of_many(predictors),
+            |predictors| statistics_of_many(self, predictors),
             |unit, _, (), predictors, term| {
                 unit.records().zip(predictors).for_each(|(record, predicted)| add_gradient(record, point, predicted, term));
             },

@@ -10,7 +10,7 @@ use nalgebra::{DMatrix, DVector};
 use serde_json::Value;
 
 use super::{Model, from_spec};
-use crate::capabilities::glm::{LinearPredictor, Predicted, Statistics, project};
+use crate::capabilities::glm::{Lanes, LinearPredictor, Predicted, Statistics, project, statistics_of_many};
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::linear_regression::LinearRegression;
 use crate::models::logistic_regression::LogisticRegression;
@@ -312,13 +312,15 @@ fn many_predictors_are_told_what_each_is_told_alone() {
         })
         .collect();
     let bits = |s: Statistics| [s.residual.to_bits(), s.curvature.to_bits()];
-    for model in [&LogisticRegression as &dyn LinearPredictor, &LinearRegression::new(0.7)] {
+    // One of each kind of lanes.
+    for (model, lanes) in [(&LogisticRegression as &dyn LinearPredictor, Lanes::Sigmoid), (&LinearRegression::new(0.7), Lanes::One)] {
+        assert_eq!(model.lanes(), lanes);
         let alone: Vec<_> = predictors.iter().map(|p| bits(model.statistics(p.mean, p.variance, p.target))).collect();
         for (stride, piece) in [(1, 500), (3, 64), (7, 65), (499, 1), (11, 9)] {
             let order: Vec<usize> = (0..500).map(|k| k * stride % 500).collect();
             for places in order.chunks(piece) {
                 let mut together: Vec<Predicted> = places.iter().map(|place| predictors[*place]).collect();
-                model.statistics_of_many(&mut together);
+                statistics_of_many(model, &mut together);
                 for (place, told) in places.iter().zip(together) {
                     assert_eq!(bits(told.statistics), alone[*place], "{place} among {piece}");
                 }

@@ -162,19 +162,23 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
             let mut group = visits.start..visits.start;
             while group.end < visits.end {
                 group = group.end..visits.end.min(group.end + GROUP);
-                noted.make(
+                let made = noted.make(
                     group.clone(),
                     |visit, notes| {
                         // Units of a sample lie far from each other: their memory is asked for some at a time, and not one after the other.
                         if let Some(sample) = sample
                             && (visit - group.start).is_multiple_of(block::UNITS)
                         {
-                            (visit..group.end.min(visit + block::UNITS)).for_each(|soon| units.approach(soon, sample[soon]));
+                            // Whoever panics here is met again where its unit is read, and contributes 0 then.
+                            let _ = withheld(|| {
+                                (visit..group.end.min(visit + block::UNITS)).for_each(|soon| units.approach(soon, sample[soon]))
+                            });
                         }
                         note(units.unit(visit, at(visit)), at(visit), state, notes);
                     },
                     &complete,
                 );
+                group.end = group.start + made;
                 let mut next = group.start;
                 while next < group.end {
                     // One frame for all units: it is left only by a panic, and entered again behind the unit that panicked.
@@ -201,6 +205,8 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
 
 /// Units whose notes are completed together.
 const GROUP: usize = 64;
+/// Notes after which a group ends, so that units of many records do not add up in memory; one unit's notes are always together.
+const MANY_NOTES: usize = 4096;
 
 /// A unit's notes in the making: those of other units cannot be seen.
 pub struct Notes<'n, P>(&'n mut Vec<P>);
@@ -231,16 +237,17 @@ impl<P> Default for Noted<P> {
 }
 
 impl<P: Copy> Noted<P> {
-    /// Those of these visits, in place of all others.
+    /// Those of the first of these visits, in place of all others; says of how many.
     #[inline]
-    fn make(&mut self, visits: Range<usize>, note: impl Fn(usize, &mut Notes<'_, P>), complete: impl Fn(&mut [P])) {
+    fn make(&mut self, visits: Range<usize>, note: impl Fn(usize, &mut Notes<'_, P>), complete: impl Fn(&mut [P])) -> usize {
         let Self { notes, before, ends, lost } = self;
         notes.clear();
         ends.clear();
         lost.clear();
-        while ends.len() < visits.len() {
+        let more = |ends: &[usize]| ends.len() < visits.len() && ends.last().is_none_or(|end| *end < MANY_NOTES);
+        while more(ends) {
             let panicked = withheld(|| {
-                while ends.len() < visits.len() {
+                while more(ends) {
                     note(visits.start + ends.len(), &mut Notes(notes));
                     ends.push(notes.len());
                 }
@@ -255,6 +262,7 @@ impl<P: Copy> Noted<P> {
         if withheld(|| complete(notes)).is_err() {
             self.complete_one_by_one(complete);
         }
+        self.ends.len()
     }
 
     #[cold]

@@ -23,7 +23,7 @@ use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::{Asked, SumOfTerms};
 use super::{Job, Output, only_step};
-use crate::capabilities::glm::{LinearPredictor, Predicted, Statistics, predictor_of, project, scale_statistic};
+use crate::capabilities::glm::{LinearPredictor, Predicted, Statistics, predictor_of, project, scale_statistic, statistics_of_many};
 use crate::capabilities::many_rows;
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
@@ -71,7 +71,7 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
         None => sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))),
         Some(predictor) => sum.each_in_lanes(
             |unit, _, (), notes| unit.records().for_each(|record| notes.push(terms.predicted(record))),
-            |predictors| predictor.statistics_of_many(predictors),
+            |predictors| statistics_of_many(predictor, predictors),
             |unit, _, (), predictors, term| {
                 unit.records().zip(predictors).for_each(|(record, predicted)| terms.add_at(predictor, record, predicted, term));
             },

@@ -6,9 +6,9 @@ mod tilted;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_posterior::models::logistic_regression as public;
 use dp_pvi_posterior::models::predictor::Predictor;
-use dp_pvi_posterior::numerics::quadrature::{sigmoid_moments_of, softplus};
+use dp_pvi_posterior::numerics::quadrature::softplus;
 
-use crate::capabilities::glm::{self, LinearPredictor, LogConcave, Predicted, Statistics};
+use crate::capabilities::glm::{self, Lanes, LinearPredictor, LogConcave, Statistics};
 use crate::capabilities::tilted::{MomentMatching, PredictorMatching};
 use crate::capabilities::{Gradients, LocalOptimum, Model};
 use crate::models::PrivateHalf;
@@ -25,11 +25,8 @@ impl LinearPredictor for LogisticRegression {
         public::LogisticRegression {}.statistics(mean, variance, target)
     }
 
-    fn statistics_of_many(&self, predictors: &mut [Predicted]) {
-        let at = |predicted: &Predicted| (predicted.mean, predicted.variance);
-        sigmoid_moments_of(predictors, at, |predicted, moments| {
-            predicted.statistics = Statistics { residual: predicted.target - moments.sigmoid, curvature: moments.curvature };
-        });
+    fn lanes(&self) -> Lanes {
+        Lanes::Sigmoid
     }
 
     fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
