@@ -93,6 +93,20 @@ impl Ask for Program {
     }
 }
 
+/// Whether the cluster would answer now. A visit is begun only then: who begins it has used one of its few tries, whatever comes of it.
+///
+/// # Errors
+/// [`ClientError::Unavailable`].
+pub(crate) fn ready(engine: &Engine) -> Result<()> {
+    let arguments = ["ready".as_ref(), "--config".as_ref(), engine.config.as_os_str()];
+    started(engine, &arguments, &[]).map(drop).map_err(|why| {
+        let words = format!(
+            "{why}; its own output says why. The site's engine sums nothing now, and no visit was begun: look at scheduler and executors, and start this program again"
+        );
+        ClientError::Unavailable(words.into())
+    })
+}
+
 /// Starts the program, and waits for its end as long as `[engine] seconds` says: what it wrote, or why there is nothing. It gets the question on its standard input.
 fn started(engine: &Engine, arguments: &[&OsStr], question: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let Engine { program, patience, .. } = engine;
@@ -197,7 +211,18 @@ mod tests {
                 thread::sleep(Duration::from_millis(10));
             }
             assert!(!processes.split_whitespace().any(runs), "{processes}");
+            let said = ready(&engine).unwrap_err().to_string();
+            assert!(said.contains("within 2 s ([engine] seconds)") && said.contains("no visit was begun"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_cluster_is_ready_when_the_program_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = script(folder.path(), r#"[ "$*" = "ready --config c" ]"#);
+        ready(&engine(&program)).unwrap();
+        let program = script(folder.path(), "exit 3");
+        assert!(matches!(ready(&engine(&program)), Err(ClientError::Unavailable(_))));
     }
 
     /// A second client does not remove the snapshot of the first, and takes over once that has ended.
