@@ -180,9 +180,9 @@ fn one_two_and_seven_parts_have_the_bits_of_one_process() {
             };
             let units = elsewhere(folder.path(), 2000, SiteKey::new([5; 32].into()), &ask);
             assert_eq!(sent(&task, visit, &units), expected, "visit {visit} in {parts} parts");
-            // The last part of a file may hold no blocks: then it has no answer.
+            // Parts that are quick take blocks of others, so one may be left without any: it has no answer.
             let answers = seen.lock().unwrap()[0];
-            assert!((parts.div_ceil(2)..=parts).contains(&answers), "{answers} answers in {parts} parts");
+            assert!((1..=parts).contains(&answers), "{answers} answers in {parts} parts");
         }
     }
 }
