@@ -4,16 +4,20 @@
 //! What carries questions and answers is another program, which this one starts for each sum: what it is made of is not in this process. It gets a ciphertext on its standard input and
 //! writes ciphertexts to its standard output.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use dp_pvi_data::{DataError, DataFile, Executors, Snapshot, load_for_executors, remove_snapshots};
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_proto::process::Group;
 use zeroize::Zeroizing;
 
 use crate::config::Engine;
@@ -79,26 +83,55 @@ impl Drop for Program {
 
 impl Ask for Program {
     fn ask(&self, question: &[u8]) -> std::result::Result<Vec<Vec<u8>>, NoSum> {
-        let Engine { program, config, .. } = &self.engine;
-        let mut command = Command::new(program);
-        command.arg("sum").arg("--config").arg(config).arg("--snapshot").arg(&self.snapshot);
-        // The client's environment may hold secrets of its configuration.
-        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        let unanswered = |e: std::io::Error| {
-            tracing::error!("{}: {e}", program.display());
+        let arguments =
+            ["sum".as_ref(), "--config".as_ref(), self.engine.config.as_os_str(), "--snapshot".as_ref(), self.snapshot.as_os_str()];
+        let answer = started(&self.engine, &arguments, question).map_err(|why| {
+            tracing::error!("{why}");
             NoSum::Unanswered
-        };
-        // It says on the standard error what is wrong: that is this client's own.
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(unanswered)?;
-        let asked = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(question));
-        let output = child.wait_with_output().map_err(unanswered)?;
-        asked.map_err(unanswered)?;
-        if !output.status.success() {
-            tracing::error!("{} ended with {}", program.display(), output.status);
-            return Err(NoSum::Unanswered);
-        }
-        answers(&output.stdout).ok_or(NoSum::Foreign)
+        })?;
+        answers(&answer).ok_or(NoSum::Foreign)
     }
+}
+
+/// Whether the cluster would answer now. A visit is begun only then: who begins it has used one of its few tries, whatever comes of it.
+///
+/// # Errors
+/// [`ClientError::Unavailable`].
+pub(crate) fn ready(engine: &Engine) -> Result<()> {
+    let arguments = ["ready".as_ref(), "--config".as_ref(), engine.config.as_os_str()];
+    started(engine, &arguments, &[]).map(drop).map_err(|why| {
+        let words = format!(
+            "{why}; its own output says why. The site's engine sums nothing now, and no visit was begun: look at scheduler and executors, and start this program again"
+        );
+        ClientError::Unavailable(words.into())
+    })
+}
+
+/// Starts the program, and waits for its end as long as `[engine] seconds` says: what it wrote, or why there is nothing. It gets the question on its standard input.
+fn started(engine: &Engine, arguments: &[&OsStr], question: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    let Engine { program, patience, .. } = engine;
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", program.display());
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // The client's environment may hold secrets of its configuration.
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    // A group of its own ends with whatever it starts. It says on the standard error what is wrong: that is this client's own.
+    let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|e| failed(&e))?;
+    let group = Group::of(&child);
+    let (stdin, question) = (child.stdin.take(), question.to_vec());
+    let (tell, told) = mpsc::channel();
+    // On threads of their own, because it may neither read nor write nor end. Whoever did not get the whole question cannot answer it.
+    let write = thread::Builder::new().spawn(move || stdin.map(|mut stdin| stdin.write_all(&question)));
+    let wait = write.and_then(|_| thread::Builder::new().spawn(move || tell.send(child.wait_with_output())));
+    let ended = wait.map_err(|e| failed(&e)).and_then(|_| match told.recv_timeout(*patience) {
+        Ok(output) => output.map_err(|e| failed(&e)),
+        Err(_) => Err(failed(&format_args!(
+            "was ended, as it did not answer within {} s ([engine] seconds). Look for a scheduler or executor that hangs, start those again, and then this program",
+            patience.as_secs()
+        ))),
+    });
+    let output = ended.inspect_err(|_| drop(group.end()))?;
+    if output.status.success() { Ok(output.stdout) } else { Err(failed(&format_args!("ended with {}", output.status))) }
 }
 
 /// Takes a list of answers apart: each has its length before it, 4 bytes, little-endian.
@@ -114,7 +147,23 @@ fn answers(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
     use super::*;
+
+    fn engine(program: &Path) -> Engine {
+        let patience = Duration::from_secs(60);
+        Engine { program: program.into(), config: "c".into(), folder: "f".into(), key: "k".into(), patience }
+    }
+
+    /// A program of these lines. Another process writes it: one that a test beside this one starts could have the file open as well, and then the system does not run it.
+    fn script(folder: &Path, lines: &str) -> PathBuf {
+        let (text, program) = (folder.join("text"), folder.join("program"));
+        fs::write(&text, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        assert!(Command::new("install").args(["-m", "700"]).args([&text, &program]).status().unwrap().success());
+        program
+    }
 
     #[test]
     fn a_list_of_answers_is_taken_apart_or_refused() {
@@ -126,10 +175,9 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_gives_no_sum() {
-        let engine = |program: &str| Engine { program: program.into(), config: "c".into(), folder: "f".into(), key: "k".into() };
         let lock = Arc::new(tempfile::tempfile().unwrap());
         let ask = |program: &str, question: &[u8]| {
-            Program { engine: engine(program), snapshot: "/there/is/none".into(), _lock: Arc::clone(&lock) }.ask(question)
+            Program { engine: engine(program.as_ref()), snapshot: "/there/is/none".into(), _lock: Arc::clone(&lock) }.ask(question)
         };
         for program in ["false", "/there/is/none"] {
             assert_eq!(ask(program, b"question"), Err(NoSum::Unanswered));
@@ -137,10 +185,49 @@ mod tests {
         assert_eq!(ask("true", b""), Ok(Vec::new()));
     }
 
+    /// A program that hangs, with one that it started, whether it reads the question or not: both are ended, and there is no sum.
+    #[test]
+    fn a_program_that_hangs_is_ended_with_what_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        // Longer than what a pipe holds.
+        let question = vec![0; 1 << 20];
+        for reads in ["cat >/dev/null; ", ""] {
+            let program = script(folder.path(), &format!("{reads}sleep 1000 & echo $! $$ >{}/processes; wait", folder.path().display()));
+            let engine = Engine { patience: Duration::from_secs(2), ..engine(&program) };
+            let lock = Arc::new(tempfile::tempfile().unwrap());
+            let program = Program { engine: engine.clone(), snapshot: "/there/is/none".into(), _lock: lock };
+            assert_eq!(program.ask(&question), Err(NoSum::Unanswered));
+            let processes = fs::read_to_string(folder.path().join("processes")).unwrap();
+            assert_eq!(processes.split_whitespace().count(), 2);
+            // One that nobody has waited for yet is a zombie.
+            let runs = |process: &str| {
+                let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+                state.rsplit(") ").next().is_some_and(|state| !state.is_empty() && !state.starts_with(['Z', 'X']))
+            };
+            for _ in 0..1000 {
+                if !processes.split_whitespace().any(runs) {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            assert!(!processes.split_whitespace().any(runs), "{processes}");
+            let said = ready(&engine).unwrap_err().to_string();
+            assert!(said.contains("within 2 s ([engine] seconds)") && said.contains("no visit was begun"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_ready_when_the_program_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = script(folder.path(), r#"[ "$*" = "ready --config c" ]"#);
+        ready(&engine(&program)).unwrap();
+        let program = script(folder.path(), "exit 3");
+        assert!(matches!(ready(&engine(&program)), Err(ClientError::Unavailable(_))));
+    }
+
     /// A second client does not remove the snapshot of the first, and takes over once that has ended.
     #[test]
     fn a_folder_has_one_client() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let [key, data, snapshots] = ["site.key", "data.csv", "snapshots"].map(|name| folder.path().join(name));
         fs::write(&key, "0f".repeat(32)).unwrap();
@@ -164,7 +251,7 @@ mod tests {
             scale = 1
         "#;
         let schema = Schema::parse(schema).unwrap();
-        let engine = Engine { program: "true".into(), config: "c".into(), folder: snapshots.clone(), key: key.clone() };
+        let engine = Engine { folder: snapshots.clone(), key: key.clone(), ..engine("true".as_ref()) };
         let files = [DataFile::At(data)];
         let load = || load(&engine, &schema, &files, &[0; 32], tempfile::tempfile().unwrap());
         let there = || fs::read_dir(&snapshots).unwrap().flatten().filter(|e| e.path().is_dir()).count();

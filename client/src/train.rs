@@ -60,14 +60,18 @@ impl Trainer for SiteTrainer {
         self.snapshot.schema().is_of(task).map_err(data)?;
         self.snapshot.fits(task).map_err(|e| data(e.to_string()))?;
         let (snapshot, run, task) = (Arc::clone(&self.snapshot), *run, Arc::clone(task));
-        let resource = |e: ClientError| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() };
         blocking(move || snapshot.make_ready(&task).and_then(|()| snapshot.join(&run)).map_err(resource)).await
+    }
+
+    async fn ready(&mut self) -> Result<(), TrainError> {
+        let snapshot = Arc::clone(&self.snapshot);
+        blocking(move || snapshot.ready().map_err(resource)).await
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
         let snapshot = Arc::clone(&self.snapshot);
         blocking(move || {
-            let units = snapshot.units(&job.task).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })?;
+            let units = snapshot.units(&job.task).map_err(resource)?;
             let TrainJob { task, visit, lambda, state, permit } = job;
             let site = snapshot.place(&task).map_err(|e| internal(e.to_string()))?;
             let job = Job { site, task: &task, visit, lambda: &lambda, state: &state };
@@ -161,6 +165,10 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, TrainError
 
 fn data(message: String) -> TrainError {
     TrainError { kind: TrainErrorKind::Data, message }
+}
+
+fn resource(error: ClientError) -> TrainError {
+    TrainError { kind: TrainErrorKind::Resource, message: error.to_string() }
 }
 
 /// What other processes of the site did not give may come at the next start; the rest is a bug.

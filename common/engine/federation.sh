@@ -10,6 +10,7 @@ fail() { printf 'engine: %s\n' "$*" >&2; exit 1; }
 
 [ $# -eq 1 ] || fail "usage: federation.sh OUT_DIR"
 deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../deploy" && pwd)
+. "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 federation=$out/federation
@@ -23,24 +24,8 @@ stop() {
 }
 trap stop EXIT
 
-# The cluster. Ports of this machine that nobody listens at.
+start_cluster "$deploy/engine" "$out"
 engine=$out/engine
-dp-pvi-site-engine keys --out "$engine"
-mkdir "$out/snapshot" "$out/work-1" "$out/work-2"
-port() { shuf -i 20000-29999 -n 1; }
-scheduler=$(port)
-for role in scheduler head executor; do
-    sed -e "s/^host = \"dp-pvi-scheduler\"/host = \"localhost\"/" -e "s/^port = 50050/port = $scheduler/" -e 's/^bind = .*/bind = "127.0.0.1"/' \
-        -e 's/^lost_after_seconds = .*/lost_after_seconds = 5/' -e 's/^parts = .*/parts = 8/' "$deploy/engine/$role.toml" >"$engine/$role.toml"
-done
-dp-pvi-site-engine scheduler --config "$engine/scheduler.toml" </dev/null 2>"$out/scheduler.log" &
-processes+=("$!")
-for number in 1 2; do
-    sed -e 's/^host = "executor.*/host = "localhost"/' -e "s/^port = 50051/port = $(port)/" -e 's/^threads = .*/threads = 1/' \
-        -e "s|^work = .*|work = \"$out/work-$number\"|" -e "s|^snapshots = .*|snapshots = \"$out/snapshot\"|" "$engine/executor.toml" >"$engine/executor-$number.toml"
-    dp-pvi-site-engine executor --config "$engine/executor-$number.toml" </dev/null 2>"$out/executor-$number.log" &
-    processes+=("$!")
-done
 cat >>"$federation/hospital-3/client.toml" <<END
 
 [engine]

@@ -1,8 +1,9 @@
-//! What every program of a federation does with its own process before it reads a key.
+//! What programs of a federation ask of the system about processes: before they read a key about their own, and of another one that is to end.
 
 use std::io;
+use std::process::Child;
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, set_dumpable_behavior, setrlimit};
 
 /// Keeps keys out of core files: the limit on them becomes 0, and the process is marked as one that may not be dumped, so that a
 /// core pattern that pipes to a program (which looks at no limit) gets nothing either, and no other process of the user may trace it.
@@ -22,6 +23,26 @@ pub fn raise_descriptor_limit() -> u64 {
     // What cannot be raised stays as it is: the caller divides what there is.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// The group of processes that a child leads, which was started with `process_group(0)`.
+#[derive(Debug, Clone, Copy)]
+pub struct Group(Pid);
+
+impl Group {
+    /// The group of a child.
+    #[must_use]
+    pub fn of(child: &Child) -> Self {
+        Self(Pid::from_child(child))
+    }
+
+    /// Ends the child and what it started, at once. Whoever waits for the child hears of it.
+    ///
+    /// # Errors
+    /// The system refuses, or the group has ended.
+    pub fn end(self) -> io::Result<()> {
+        Ok(kill_process_group(self.0, Signal::KILL)?)
+    }
 }
 
 /// Whether an error of the system passes when somebody else gives something back: file descriptors, memory, room on a disk. The work is

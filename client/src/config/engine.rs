@@ -1,6 +1,8 @@
 //! `[engine]`: a cluster of the site that sums the terms of its records.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -15,7 +17,12 @@ pub struct Engine {
     pub folder: PathBuf,
     /// File with the key that client and executors share (0600).
     pub key: PathBuf,
+    /// The longest that a sum may take.
+    pub patience: Duration,
 }
+
+/// An hour.
+const SECONDS: NonZeroU64 = NonZeroU64::new(3600).unwrap();
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +31,7 @@ pub(super) struct RawEngine {
     config: PathBuf,
     folder: PathBuf,
     key: PathBuf,
+    seconds: Option<NonZeroU64>,
 }
 
 impl RawEngine {
@@ -31,6 +39,7 @@ impl RawEngine {
         // A plain name is looked for where the system looks for programs.
         let program = self.program.unwrap_or_else(|| "dp-pvi-site-engine".into());
         let program = if program.components().count() > 1 { folder.join(program) } else { program };
-        Engine { program, config: folder.join(self.config), folder: folder.join(self.folder), key: folder.join(self.key) }
+        let patience = Duration::from_secs(self.seconds.unwrap_or(SECONDS).get());
+        Engine { program, config: folder.join(self.config), folder: folder.join(self.folder), key: folder.join(self.key), patience }
     }
 }

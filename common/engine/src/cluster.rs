@@ -1,7 +1,10 @@
 //! Scheduler and executors: Ballista's, behind mutual TLS, without its web page, and with nothing left behind.
+//!
+//! The scheduler also tells a head whether there is an executor, by gRPC's own protocol for it (`grpc.health.v1`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::config::TaskSchedulingPolicy;
@@ -15,14 +18,18 @@ use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tonic::transport::Server;
+use tonic_health::ServingStatus;
 
 use crate::config::{Config, site_key};
 use crate::guard::Guard;
 use crate::term_sum::Codec;
-use crate::tls::{LARGEST, Mutual};
+use crate::tls::{Heard, LARGEST, Mutual, Role};
 
 /// Seconds after which a sum's files are removed, where nobody removed them before.
 const FORGET: u64 = 5;
+
+/// What a head asks the scheduler for: whether there are executors.
+pub(crate) const EXECUTORS: &str = "executors";
 
 /// Times that a part is computed again after its executor was lost.
 const AGAIN: usize = 8;
@@ -41,7 +48,7 @@ fn address(host: &str, port: u16) -> Result<SocketAddr, String> {
 /// # Errors
 /// In words.
 pub async fn scheduler(config: Config) -> Result<(), String> {
-    let mutual = Mutual::read(&config.tls)?;
+    let mutual = Mutual::read(&config)?;
     let codec = Arc::new(Codec::new(None));
     let session = mutual.clone();
     let settings = SchedulerConfig {
@@ -69,10 +76,50 @@ pub async fn scheduler(config: Config) -> Result<(), String> {
     let at = address(&config.scheduler.bind, config.scheduler.port)?;
     let cluster = BallistaCluster::new_from_config(&settings).await.map_err(in_words)?;
     let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(settings)).await.map_err(in_words)?;
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let executors = scheduler.state.executor_manager.clone();
+    // One that is lost is taken off the scheduler's list.
+    let look = async move {
+        loop {
+            let some = executors.get_executors_state().await.is_ok_and(|executors| !executors.is_empty());
+            let status = if some { ServingStatus::Serving } else { ServingStatus::NotServing };
+            reporter.set_service_status(EXECUTORS, status).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
     let service =
         SchedulerGrpcServer::new(scheduler).max_encoding_message_size(LARGEST as usize).max_decoding_message_size(LARGEST as usize);
-    let server = Server::builder().tls_config(mutual.server()).map_err(|e| format!("[tls]: {e}"))?.add_service(service);
-    server.serve_with_shutdown(at, told_to_end()).await.map_err(|e| format!("the scheduler cannot serve at {at} ({e})"))
+    let mut server = Server::builder().tls_config(mutual.server()).map_err(|e| format!("[tls]: {e}"))?;
+    let server = server.add_service(Heard::new(service, by_scheduler)).add_service(Heard::new(health, by_scheduler));
+    tokio::select! {
+        served = server.serve_with_shutdown(at, told_to_end()) => served.map_err(|e| format!("the scheduler cannot serve at {at} ({e})")),
+        () = look => Ok(()),
+    }
+}
+
+/// Whom the scheduler hears.
+fn by_scheduler(path: &str) -> &'static [Role] {
+    let Some(("", call)) = path.split_once('/') else { return &[] };
+    match call.strip_prefix("ballista.protobuf.SchedulerGrpc/") {
+        Some("PollWork" | "RegisterExecutor" | "HeartBeatFromExecutor" | "UpdateTaskStatus" | "ExecutorStopped") => &[Role::Executor],
+        Some(
+            "CreateUpdateSession"
+            | "RemoveSession"
+            | "ExecuteQuery"
+            | "ExecuteQueryPush"
+            | "GetJobStatus"
+            | "GetJobMetrics"
+            | "CancelJob"
+            | "CleanJobData",
+        ) => &[Role::Head],
+        None if call == "grpc.health.v1.Health/Check" => &[Role::Head],
+        _ => &[],
+    }
+}
+
+/// Whom an executor hears: who fetches what it has summed.
+fn by_executor(_: &str) -> &'static [Role] {
+    &[Role::Executor, Role::Head]
 }
 
 /// Runs an executor until the process is told to end.
@@ -81,7 +128,7 @@ pub async fn scheduler(config: Config) -> Result<(), String> {
 /// In words.
 pub async fn executor(config: Config) -> Result<(), String> {
     let own = config.executor.as_ref().ok_or("the file has no [executor]")?;
-    let (mutual, key) = (Mutual::read(&config.tls)?, Arc::new(site_key(&own.site_key)?));
+    let (mutual, key) = (Mutual::read(&config)?, Arc::new(site_key(&own.site_key)?));
     // Private, and removed when this function ends. Where the process is killed it holds ciphertexts whose key was the head's alone.
     let work = tempfile::Builder::new().prefix("executor-").tempdir_in(&own.work);
     let work = work.map_err(|e| format!("[executor] work = {:?}: {e}", own.work))?;
@@ -115,7 +162,8 @@ pub async fn executor(config: Config) -> Result<(), String> {
                 let service = FlightServiceServer::new(BallistaFlightService::new(work))
                     .max_decoding_message_size(LARGEST as usize)
                     .max_encoding_message_size(LARGEST as usize);
-                let server = Server::builder().tls_config(tls).map_err(BallistaError::TonicError)?.add_service(service);
+                let server =
+                    Server::builder().tls_config(tls).map_err(BallistaError::TonicError)?.add_service(Heard::new(service, by_executor));
                 server.serve_with_shutdown(at, shutdown.recv()).await.map_err(BallistaError::TonicError)
             })
         })),
@@ -131,5 +179,23 @@ async fn told_to_end() {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheduler_hears_each_role_for_its_own_calls() {
+        let calls = [
+            ("/ballista.protobuf.SchedulerGrpc/PollWork", &[Role::Executor][..]),
+            ("/ballista.protobuf.SchedulerGrpc/ExecuteQuery", &[Role::Head]),
+            ("/grpc.health.v1.Health/Check", &[Role::Head]),
+            ("/grpc.health.v1.Health/Watch", &[]),
+            ("/ballista.protobuf.SchedulerGrpc/Another", &[]),
+            ("ballista.protobuf.SchedulerGrpc/PollWork", &[]),
+        ];
+        calls.into_iter().for_each(|(call, roles)| assert_eq!(by_scheduler(call), roles, "{call}"));
     }
 }

@@ -10,10 +10,16 @@ use rand_core::Rng;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use zeroize::Zeroizing;
 
-use crate::tls::NAME;
+use crate::tls::Role;
 
-/// Who gets a certificate: each is a client of some and a server of others.
-const ROLES: [&str; 3] = ["scheduler", "executor", "head"];
+/// A certificate is one for clients, for servers, or for both.
+fn usages(role: Role) -> Vec<ExtendedKeyUsagePurpose> {
+    match role {
+        Role::Scheduler => vec![ExtendedKeyUsagePurpose::ServerAuth],
+        Role::Executor => vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth],
+        Role::Head => vec![ExtendedKeyUsagePurpose::ClientAuth],
+    }
+}
 
 /// Makes a folder with `site.key`, `ca.pem`, and certificate and key for each role. The authority's own key is forgotten: new certificates are a new folder.
 ///
@@ -35,12 +41,12 @@ pub fn write(out: &Path) -> Result<(), String> {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     put("ca.pem", &params.self_signed(&authority).map_err(|e| failed(&e))?.pem())?;
     let issuer = Issuer::new(params, authority);
-    for role in ROLES {
+    for role in Role::ALL {
         let key = KeyPair::generate().map_err(|e| failed(&e))?;
-        let mut params = CertificateParams::new(vec![NAME.to_owned()]).map_err(|e| failed(&e))?;
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
-        put(&format!("{role}.pem"), &params.signed_by(&key, &issuer).map_err(|e| failed(&e))?.pem())?;
-        put(&format!("{role}.key"), &Zeroizing::new(key.serialize_pem()))?;
+        let mut params = CertificateParams::new(vec![role.name().to_owned()]).map_err(|e| failed(&e))?;
+        params.extended_key_usages = usages(role);
+        put(&format!("{}.pem", role.file()), &params.signed_by(&key, &issuer).map_err(|e| failed(&e))?.pem())?;
+        put(&format!("{}.key", role.file()), &Zeroizing::new(key.serialize_pem()))?;
     }
     Ok(())
 }

@@ -35,6 +35,12 @@ enum Command {
         #[arg(long)]
         config: PathBuf,
     },
+    /// Says whether a sum could be made now: ends with 0 where the scheduler is there and has an executor. The site's client starts it.
+    Ready {
+        /// The file of `sum`.
+        #[arg(long)]
+        config: PathBuf,
+    },
     /// Asks for one sum: the question comes on standard input, the answers go to standard output. The site's client starts it.
     Sum {
         /// Its file.
@@ -63,6 +69,7 @@ fn run(command: Command) -> Result<(), String> {
         Command::Keys { out } => keys::write(&out),
         Command::Scheduler { config } => within(cluster::scheduler(Config::read(&config)?)),
         Command::Executor { config } => within(cluster::executor(Config::read(&config)?)),
+        Command::Ready { config } => within(visit::ready(Config::read(&config)?)),
         Command::Sum { config, snapshot } => within(visit::sum(Config::read(&config)?, snapshot)),
     }
 }

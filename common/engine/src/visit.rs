@@ -1,8 +1,10 @@
-//! One sum: a plan over the snapshot, for this process or for a cluster.
+//! One sum: a plan over the snapshot, for this process or for a cluster. And the question that comes before it, whether the cluster is there.
 
 use std::io::{Read, Write};
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ballista_core::extension::{SessionConfigExt, SessionStateExt};
 use datafusion::arrow::array::AsArray;
@@ -15,6 +17,12 @@ use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext, col};
 use dp_pvi_privacy::parts::SiteKey;
 
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::cluster::EXECUTORS;
 use crate::config::Config;
 use crate::term_sum::{Codec, TermSum};
 use crate::tls::Mutual;
@@ -75,23 +83,75 @@ pub async fn answers(session: &SessionContext, question: &[u8], key: Option<Arc<
 /// In words.
 pub fn session(config: &Config) -> Result<SessionContext, String> {
     let codec = Arc::new(Codec::new(None));
-    let session = Mutual::read(&config.tls)?
-        .session()
-        .with_ballista_logical_extension_codec(codec.clone())
-        .with_ballista_physical_extension_codec(codec);
+    let session =
+        Mutual::read(config)?.session().with_ballista_logical_extension_codec(codec.clone()).with_ballista_physical_extension_codec(codec);
     let state = SessionStateBuilder::new().with_default_features().with_config(settings(session, config.sum.parts.max(1))).build();
     let scheduler = format!("http://{}:{}", config.scheduler.host, config.scheduler.port);
     let state = state.upgrade_for_ballista(scheduler).map_err(|e| e.strip_backtrace())?;
     Ok(SessionContext::new_with_state(state))
 }
 
-/// Reads a question, and writes the answers.
+/// Reads a question, and writes the answers. Ends when the process that started this one has ended: nobody would read them.
 ///
 /// # Errors
 /// In words.
 pub async fn sum(config: Config, snapshot: PathBuf) -> Result<(), String> {
     let mut question = Vec::new();
     std::io::stdin().read_to_end(&mut question).map_err(|e| format!("the question cannot be read ({e})"))?;
-    let answers = answers(&session(&config)?, &question, None, &snapshot).await?;
+    let session = session(&config)?;
+    let answers = tokio::select! {
+        answers = answers(&session, &question, None, &snapshot) => answers?,
+        () = left_alone() => return Err("the process that asked has ended".into()),
+    };
     std::io::stdout().write_all(&answers).map_err(|e| format!("the answers cannot be written ({e})"))
+}
+
+async fn left_alone() {
+    let parent = parent_id();
+    while parent_id() == parent {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// How long a cluster that is just starting is waited for.
+const STARTING: Duration = Duration::from_secs(20);
+
+/// Whether the scheduler is there and has an executor.
+///
+/// # Errors
+/// Not yet after a while. In words.
+pub async fn ready(config: Config) -> Result<(), String> {
+    let mutual = Mutual::read(&config)?;
+    let mut why = "it does not answer".to_owned();
+    let asked = tokio::time::timeout(STARTING, async {
+        loop {
+            match look(&mutual).await {
+                Ok(found) => return found,
+                Err(not_yet) => why = not_yet,
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let found = asked.await;
+    let wrong = found.unwrap_or(Some(why));
+    wrong.map_or(Ok(()), |why| Err(format!("the scheduler at {}:{}: {why}", config.scheduler.host, config.scheduler.port)))
+}
+
+/// Nothing where a sum can be made, or what is wrong and stays so.
+///
+/// # Errors
+/// What is wrong and may pass.
+async fn look(mutual: &Mutual) -> Result<Option<String>, String> {
+    let channel = mutual.scheduler()?.connect().await.map_err(|e| in_full(&e))?;
+    match HealthClient::new(channel).check(HealthCheckRequest { service: EXECUTORS.into() }).await {
+        Ok(answer) if answer.get_ref().status() == ServingStatus::Serving => Ok(None),
+        Ok(_) => Err("it has no executor".into()),
+        Err(refused) if refused.code() == Code::PermissionDenied => Ok(Some(refused.message().to_owned())),
+        Err(status) => Err(status.message().to_owned()),
+    }
+}
+
+/// An error with its causes.
+fn in_full(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", in_full(cause)))
 }

@@ -33,6 +33,14 @@ use crate::noise::stream;
 
 /// What a simulated site computes with.
 pub trait Compute {
+    /// Whether a visit can be computed now.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn ready(&mut self) -> Result<(), TrainError> {
+        Ok(())
+    }
+
     /// One visit, to be computed beside those of other sites.
     fn train(&mut self, job: TrainJob) -> Visit;
 }
@@ -422,6 +430,10 @@ impl Trainer for Computes {
         let mut seed = [0; 32];
         self.dice.fill_bytes(&mut seed);
         Ok(ChaCha20Rng::from_seed(seed))
+    }
+
+    async fn ready(&mut self) -> Result<(), TrainError> {
+        self.compute.borrow_mut().ready()
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {

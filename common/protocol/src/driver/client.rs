@@ -72,6 +72,12 @@ pub async fn drive_site<S: ChargeStore, K: RowSigner>(
             if let Next::Charter(charter) = &next {
                 proposed(charter, observer);
             }
+            if participant.would_train(&next)
+                && let Err(error) = trainer.ready().await
+            {
+                withdraw(participant, RefusalReason::Unable, transport).await;
+                return Err(error.into());
+            }
             let charter = matches!(next, Next::Charter(_));
             let mut step = match participant.on_next(next) {
                 Ok(step) => step,

@@ -71,6 +71,15 @@ pub trait Trainer {
         Ok(())
     }
 
+    /// Whether a visit can be computed now: asked before it is reserved, because a reservation is charged and its tries are few. What it looks at, and how long it takes, must not
+    /// depend on records.
+    ///
+    /// # Errors
+    /// It cannot. Nothing is reserved; the site withdraws, and a restart is asked again.
+    async fn ready(&mut self) -> Result<(), TrainError> {
+        Ok(())
+    }
+
     /// Computes one visit.
     ///
     /// # Errors

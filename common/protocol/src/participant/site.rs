@@ -275,6 +275,14 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         }
     }
 
+    /// Whether this may ask for a visit that is still to be computed, by what it says of itself: [`Self::on_next`] checks it.
+    pub(crate) fn would_train(&self, next: &Next) -> bool {
+        let (Next::Round(start), State::Joined(joined)) = (next, &self.state) else { return false };
+        let Ok(header) = start.header.peek() else { return false };
+        let turn = header.turn.as_ref().is_none_or(|turn| *turn == self.identity.client);
+        turn && matches!(self.ledger.state(&self.release(joined, header.round)), None | Some(ReleaseState::Reserved))
+    }
+
     /// The visit was computed: masks it where the run is aggregated, signs and commits it. `rng` gives the seed of the mask.
     ///
     /// # Errors

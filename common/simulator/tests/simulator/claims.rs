@@ -11,7 +11,7 @@ use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Budget, LedgerError};
+use dp_pvi_privacy::ledger::{Budget, LedgerError, RowBody};
 use dp_pvi_privacy::{Ledger, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{DriveError, TrainError};
@@ -255,6 +255,38 @@ fn a_site_whose_computation_fails_is_not_waited_for() {
     assert_eq!(outcomes(&outcome.records), [RoundOutcome::Complete; 3], "closed by the deadline");
     let withdrawals = outcome.records.iter().filter(|record| matches!(record, Record::Refused { .. })).count();
     assert_eq!(withdrawals, 1);
+}
+
+/// Says before a visit that it cannot compute it.
+struct Unready;
+
+impl Compute for Unready {
+    fn ready(&mut self) -> Result<(), TrainError> {
+        Err(TrainError { kind: dp_pvi_protocol::driver::TrainErrorKind::Resource, message: "no cluster".into() })
+    }
+
+    fn train(&mut self, _: TrainJob) -> Visit {
+        panic!("it is not ready");
+    }
+}
+
+/// A site that cannot compute says so before it charges anything, and is not waited for. One that fails at computing has its charge, and a try less.
+#[test]
+fn a_site_that_is_not_ready_charges_nothing() {
+    let broken: [(Rc<RefCell<dyn Compute>>, usize); 2] = [(Rc::new(RefCell::new(Unready)), 0), (Rc::new(RefCell::new(Broken)), 1)];
+    for (compute, reserved) in broken {
+        let (mut federation, _) = federation(&synchronous(3), 1, numbers());
+        federation.sites[1].compute = compute;
+        let beta = federation.sites[1].clone();
+        let outcome = federation.simulate();
+        assert!(outcome.sites[&client("alpha")].is_ok() && outcome.sites[&client("gamma")].is_ok());
+        assert!(matches!(outcome.sites[&client("beta")], Err(DriveError::Train(_))));
+        assert_eq!(outcomes(&outcome.records), [RoundOutcome::Complete; 3], "closed by the deadline");
+        let ledger = Ledger::open(beta.disk.clone(), client_key(1, &beta.client), beta.ledger.clone(), beta.budget).unwrap();
+        let of_visits = |body: &RowBody| matches!(body, RowBody::Reserved { .. } | RowBody::Retried { .. });
+        assert_eq!(ledger.rows().iter().filter(|(row, _)| of_visits(&row.body)).count(), reserved);
+        assert_eq!(ledger.rows().iter().any(|(row, _)| matches!(row.body, RowBody::Planned { .. })), reserved > 0);
+    }
 }
 
 struct Real(Units<RecordTable>);
