@@ -32,7 +32,7 @@ use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::config::{Cache, Config, Data, KeepRows};
+use crate::config::{Cache, Config, Data, Engine, KeepRows};
 use crate::database::{self, Kept};
 use crate::engine;
 use crate::error::{ClientError, Result};
@@ -103,8 +103,8 @@ struct Source {
     runs: PathBuf,
     /// They are the answer to a query.
     of_query: bool,
-    /// A cluster of the site sums their terms.
-    by_engine: bool,
+    /// A cluster of the site that sums their terms.
+    engine: Option<Engine>,
 }
 
 /// What the state folder keeps: every run that this site is in, and a fingerprint of its records there. A run that was broken off stays until
@@ -156,7 +156,7 @@ impl Snapshot {
             threads: config.site.threads,
             runs: file.clone(),
             of_query: config.data.database.is_some(),
-            by_engine: config.data.engine.is_some(),
+            engine: config.data.engine.clone(),
         };
         let on_disk = config.data.is_on_disk(schema.schema());
         let local = |e: DataError| match e {
@@ -220,7 +220,7 @@ impl Snapshot {
                 .into(),
             ));
         }
-        if self.source.by_engine && (task.design.is_some() || !can_be_in_parts(task)) {
+        if self.source.engine.is_some() && (task.design.is_some() || !can_be_in_parts(task)) {
             let what = if task.design.is_some() {
                 "makes rows by a formula"
             } else {
@@ -233,6 +233,9 @@ impl Snapshot {
                 )
                 .into(),
             ));
+        }
+        if let Some(engine) = &self.source.engine {
+            engine::fits(engine, task)?;
         }
         let entries = self.source.slots.unwrap_or(0).saturating_mul(task.max_nonzeros.into());
         if task.design.is_none() || entries <= MOST_FORMULA_ENTRIES {
