@@ -5,8 +5,9 @@
 //! writes ciphertexts to its standard output.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, TryLockError};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +15,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use dp_pvi_data::{DataError, DataFile, Executors, Snapshot, load_for_executors, remove_snapshots};
+use dp_pvi_inference::methods::parts::answer_bytes;
 use dp_pvi_posterior::schema::Schema;
+use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::process::Group;
@@ -23,6 +26,8 @@ use zeroize::Zeroizing;
 use crate::config::Engine;
 use crate::error::{ClientError, Result};
 use crate::keys;
+
+mod room;
 
 /// Locked in the snapshots' folder by the client that has one there.
 const LOCK: &str = "lock";
@@ -35,7 +40,7 @@ pub(crate) fn load(engine: &Engine, schema: &Schema, files: &[DataFile], key: &[
     let unavailable = |path: &Path, e: &dyn std::fmt::Display| ClientError::Unavailable(format!("{}: {e}", path.display()).into());
     let site_key = site_key(&engine.key)?;
     // As long as this process has the snapshot: another one would remove it.
-    let lock = File::create(engine.folder.join(LOCK)).map_err(|e| unavailable(&engine.folder, &e))?;
+    let lock = lock_file(&engine.folder.join(LOCK)).map_err(|e| unavailable(&engine.folder, &e))?;
     if let Err(e) = lock.try_lock() {
         let why = match e {
             TryLockError::WouldBlock => {
@@ -46,7 +51,9 @@ pub(crate) fn load(engine: &Engine, schema: &Schema, files: &[DataFile], key: &[
         return Err(unavailable(&engine.folder, &why));
     }
     let lock = Arc::new(lock);
-    remove_snapshots(&engine.folder).map_err(|e| unavailable(&engine.folder, &e))?;
+    if let Err(e) = remove_snapshots(&engine.folder) {
+        tracing::warn!("{}: what an earlier client left there, which nobody can read, could not be removed ({e})", engine.folder.display());
+    }
     let ask = |folder: &Path| -> Box<dyn Ask> {
         Box::new(Program { engine: engine.clone(), snapshot: folder.to_owned(), _lock: Arc::clone(&lock) })
     };
@@ -55,6 +62,30 @@ pub(crate) fn load(engine: &Engine, schema: &Schema, files: &[DataFile], key: &[
         DataError::Cache { source } => unavailable(&engine.folder, &source),
         other => ClientError::Data(Problem::of(other)),
     })
+}
+
+/// Opens or makes the lock. Others may write into the folder: a link that they put there is not followed to a file of this user's, and no file is changed.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let file = match options.clone().create_new(true).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        made => made,
+    }?;
+    let (named, opened) = (fs::symlink_metadata(path)?, file.metadata()?);
+    if named.is_file() && (named.dev(), named.ino()) == (opened.dev(), opened.ino()) {
+        Ok(file)
+    } else {
+        Err(io::Error::other(format!("{} is a link: look who put it there, and remove it", path.display())))
+    }
+}
+
+/// Whether the answers to a visit of a task can be carried.
+///
+/// # Errors
+/// [`ClientError::Data`].
+pub(crate) fn fits(engine: &Engine, task: &ResolvedTask) -> Result<()> {
+    answer_bytes(task).map_or(Ok(()), |bytes| room::fits(&engine.config, bytes)).map_err(|why| ClientError::Data(why.into()))
 }
 
 fn site_key(path: &Path) -> Result<SiteKey> {
@@ -122,7 +153,7 @@ fn started(engine: &Engine, arguments: &[&OsStr], question: &[u8]) -> std::resul
     let (tell, told) = mpsc::channel();
     // On threads of their own, because it may neither read nor write nor end. Whoever did not get the whole question cannot answer it.
     let write = thread::Builder::new().spawn(move || stdin.map(|mut stdin| stdin.write_all(&question)));
-    let wait = write.and_then(|_| thread::Builder::new().spawn(move || tell.send(child.wait_with_output())));
+    let wait = write.and_then(|_| thread::Builder::new().spawn(move || tell.send(room::output(child))));
     let ended = wait.map_err(|e| failed(&e)).and_then(|_| match told.recv_timeout(*patience) {
         Ok(output) => output.map_err(|e| failed(&e)),
         Err(_) => Err(failed(&format_args!(
@@ -260,6 +291,19 @@ mod tests {
         assert!(refused.contains("another client") && there() == 1, "{refused}");
         drop(first);
         assert_eq!(there(), 0);
+        // What cannot be removed is left; a link is not followed, and nothing behind it is changed.
+        fs::create_dir(snapshots.join("snapshot-of-an-earlier-client")).unwrap();
+        load().unwrap();
+        assert_eq!(there(), 0);
+        let (lock, other) = (snapshots.join(LOCK), folder.path().join("other"));
+        fs::write(&other, "text").unwrap();
+        fs::remove_file(&lock).unwrap();
+        std::os::unix::fs::symlink(&other, &lock).unwrap();
+        assert!(load().err().unwrap().to_string().contains("link"));
+        assert_eq!(fs::read_to_string(&other).unwrap(), "text");
+        fs::remove_file(&other).unwrap();
+        assert!(load().is_err() && !other.exists(), "nothing is made behind a link");
+        fs::remove_file(&lock).unwrap();
         load().unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(load().is_err());

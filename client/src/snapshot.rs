@@ -234,6 +234,9 @@ impl Snapshot {
                 .into(),
             ));
         }
+        if let Some(engine) = &self.source.engine {
+            engine::fits(engine, task)?;
+        }
         let entries = self.source.slots.unwrap_or(0).saturating_mul(task.max_nonzeros.into());
         if task.design.is_none() || entries <= MOST_FORMULA_ENTRIES {
             return Ok(());

@@ -6,8 +6,10 @@
 //!
 //! # Privacy
 //! Blocks are encrypted and authenticated (ChaCha20-Poly1305) under a key that follows from the site's key and the snapshot's random name; the nonce is the number of the first unit, and the number of
-//! units is bound to it. So whoever reads the folder learns how many units there are and how long blocks are, and a block that is not to the last bit what was written, or stands in another place or
-//! snapshot, is refused.
+//! units is bound to it. A block that is not to the last bit what was written, or stands in another place or snapshot, is refused.
+//!
+//! Whoever reads the folder learns how many units there are. The blocks' number, their places and their lengths are functions of that number and of the schema; where a unit has no public length, they tell
+//! between which powers of two a block lies (`length`). No block has fewer than 32 units, except where the snapshot has.
 
 use std::fs;
 use std::io;
@@ -31,11 +33,9 @@ use zeroize::Zeroizing;
 use crate::cache::Cache;
 use crate::error::DataError;
 
-/// Bytes of a block after which it takes no more units.
-const BYTES: usize = 1 << 20;
-/// Most units of a block, and about how many blocks a small snapshot has: enough to share out.
-const UNITS: usize = 1 << 13;
-const FEW: usize = 1 << 8;
+mod length;
+pub(crate) use length::Length;
+
 /// Blocks of a row group, which one process reads as a whole, and of a file.
 const GROUP: usize = 4;
 const FILE: usize = 1 << 10;
@@ -92,11 +92,13 @@ pub(crate) fn folder_of(parent: &Path, snapshot: Hash) -> PathBuf {
 }
 
 /// Writes the units of a cache into a new folder.
-pub(crate) fn write(cache: &Cache, folder: &Path, key: &SiteKey, snapshot: Hash) -> Result<(), DataError> {
+pub(crate) fn write(cache: &Cache, length: Length, folder: &Path, key: &SiteKey, snapshot: Hash) -> Result<(), DataError> {
     let full = |source: io::Error| DataError::Cache { source };
     fs::create_dir(folder).map_err(full)?;
-    let mut writer = Writer { folder, cipher: cipher(key, snapshot), group: Group::default(), blocks: 0, files: 0, file: None };
-    cache.in_runs(cache.len().div_ceil(FEW).min(UNITS), BYTES, |first, units, bytes| writer.push(first, units, bytes))?;
+    let cipher = cipher(key, snapshot);
+    let mut writer =
+        Writer { folder, cipher, length, padded: Zeroizing::default(), group: Group::default(), blocks: 0, files: 0, file: None };
+    cache.in_runs(length.units(cache.len()), |first, units, bytes| writer.push(first, units, bytes))?;
     writer.finish().map_err(full)
 }
 
@@ -110,6 +112,9 @@ struct Group {
 struct Writer<'a> {
     folder: &'a Path,
     cipher: ChaCha20Poly1305,
+    length: Length,
+    /// The units of a block, and zeros after them, which nobody reads.
+    padded: Zeroizing<Vec<u8>>,
     group: Group,
     /// Blocks of the current file.
     blocks: usize,
@@ -119,9 +124,12 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn push(&mut self, first: u64, units: u32, bytes: &[u8]) -> io::Result<()> {
-        let sealed = self.cipher.encrypt(&nonce(first), Payload { msg: bytes, aad: &units.to_le_bytes() });
+        self.padded.clear();
+        self.padded.extend_from_slice(bytes);
+        self.padded.resize(self.length.padded(units, bytes.len()), 0);
+        let sealed = self.cipher.encrypt(&nonce(first), Payload { msg: self.padded.as_slice(), aad: &units.to_le_bytes() });
         self.group.sealed.push(sealed.map_err(|_| io::Error::other("a block cannot be encrypted"))?.into());
-        // A table has fewer than 2³² units, and a block at most `UNITS`.
+        // A table has fewer than 2³² units, and a block far fewer than 2³¹.
         self.group.first.push(first.cast_signed());
         self.group.units.push(units.cast_signed());
         self.blocks += 1;

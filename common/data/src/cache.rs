@@ -197,19 +197,14 @@ impl Cache {
         self.dimension
     }
 
-    /// Units in their order, run by run: the number of the first one, how many they are, and their bytes. A run has about so many units or bytes at most.
-    pub(crate) fn in_runs(
-        &self,
-        units: usize,
-        bytes: usize,
-        mut f: impl FnMut(u64, u32, &[u8]) -> io::Result<()>,
-    ) -> Result<(), DataError> {
+    /// Units in their order, run by run: the number of the first one, how many they are, and their bytes. A run has so many units, rounded up to whole blocks; fewer than a block has are in the run before them.
+    pub(crate) fn in_runs(&self, units: usize, mut f: impl FnMut(u64, u32, &[u8]) -> io::Result<()>) -> Result<(), DataError> {
         let (mut buffer, blocks, most) = (Buffer::default(), self.starts.len() - 1, units.div_ceil(BLOCK).max(1));
         let mut start = 0;
         while start < blocks {
-            let mut end = start + 1;
-            while end < blocks && end - start < most && self.starts[end + 1] - self.starts[start] <= bytes as u64 {
-                end += 1;
+            let mut end = (start + most).min(blocks);
+            if end + 1 == blocks && !self.units.is_multiple_of(BLOCK) {
+                end = blocks;
             }
             let count = (end * BLOCK).min(self.units) - start * BLOCK;
             let count = u32::try_from(count).map_err(|_| DataError::Table(RecordError::TooLarge))?;

@@ -208,7 +208,7 @@ pub fn load_for_executors(
     SecureNoise::fresh().map_err(none)?.fill_bytes(&mut name.0);
     let folder = blocks::folder_of(executors.folder, name);
     let ask = (executors.ask)(&folder);
-    blocks::write(&cache, &folder, &executors.key, name)?;
+    blocks::write(&cache, blocks::Length::of(schema), &folder, &executors.key, name)?;
     let elsewhere = Elsewhere::new(cache.len(), name, executors.key, ask);
     Ok(Snapshot { units: Units::elsewhere(elsewhere), fingerprint })
 }

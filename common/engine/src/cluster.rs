@@ -12,7 +12,6 @@ use ballista_core::error::BallistaError;
 use ballista_core::extension::SessionConfigExt;
 use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
-use ballista_executor::flight_service::BallistaFlightService;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
 use ballista_scheduler::scheduler_process::create_scheduler;
@@ -21,6 +20,7 @@ use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
 use crate::config::{Config, site_key};
+use crate::flight::Parts;
 use crate::guard::Guard;
 use crate::term_sum::Codec;
 use crate::tls::{Heard, LARGEST, Mutual, Role};
@@ -32,7 +32,7 @@ const FORGET: u64 = 5;
 pub(crate) const EXECUTORS: &str = "executors";
 
 /// Times that a part is computed again after its executor was lost.
-const AGAIN: usize = 8;
+pub(crate) const AGAIN: usize = 8;
 
 fn in_words(error: BallistaError) -> String {
     error.to_string()
@@ -159,7 +159,7 @@ pub async fn executor(config: Config) -> Result<(), String> {
         override_arrow_flight_service: Some(Arc::new(move |work, at, mut shutdown, _| {
             let tls = served.server();
             tokio::spawn(async move {
-                let service = FlightServiceServer::new(BallistaFlightService::new(work))
+                let service = FlightServiceServer::new(Parts::new(work))
                     .max_decoding_message_size(LARGEST as usize)
                     .max_encoding_message_size(LARGEST as usize);
                 let server =

@@ -1,7 +1,8 @@
 //! `engine.toml`: one file for all processes of the cluster. Paths are relative to its folder.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::parts::SiteKey;
@@ -117,14 +118,25 @@ impl Config {
     }
 }
 
-/// The text of a file that only its owner, and a group, may read.
+/// The text of a file that only its owner can change, which is this user or root, and that nobody but a group can read beside him.
 pub(crate) fn secret(path: &Path) -> Result<Zeroizing<String>, String> {
     let unread = |e: std::io::Error| format!("{} cannot be read ({e})", path.display());
-    let mode = fs::metadata(path).map_err(unread)?.permissions().mode() & 0o777;
-    if mode & 0o007 != 0 {
-        return Err(format!("{path}: everybody can look into it (mode {mode:o}): `chmod 600 {path}`", path = path.display()));
+    let mut file = File::open(path).map_err(unread)?;
+    let about = file.metadata().map_err(unread)?;
+    let (mode, owner) = (about.mode() & 0o777, about.uid());
+    if mode & 0o027 != 0 {
+        return Err(format!("{path}: others can look into it or change it (mode {mode:o}): `chmod 600 {path}`", path = path.display()));
     }
-    fs::read_to_string(path).map(Zeroizing::new).map_err(unread)
+    // A process's own entry there belongs to its user.
+    if let Ok(us) = fs::metadata("/proc/self").map(|about| about.uid())
+        && owner != us
+        && owner != 0
+    {
+        return Err(format!("{} belongs to user {owner}, and this program runs as user {us}: `chown` it", path.display()));
+    }
+    let mut text = Zeroizing::new(String::with_capacity(usize::try_from(about.len()).unwrap_or(0).min(1 << 20)));
+    file.read_to_string(&mut text).map_err(unread)?;
+    Ok(text)
 }
 
 /// The site's key: 64 hexadecimal digits.
@@ -142,6 +154,8 @@ pub fn site_key(path: &Path) -> Result<SiteKey, String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -170,9 +184,16 @@ mod tests {
         let said = site_key(&file).err().unwrap();
         assert!(said.contains("keys") && !said.contains("secret"), "{said}");
         fs::write(&file, format!("{}\n", "0f".repeat(32))).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(site_key(&file).err().unwrap().contains("chmod 600"));
+        for mode in [0o644, 0o620, 0o460, 0o601] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(site_key(&file).err().unwrap().contains("chmod 600"), "{mode:o}");
+        }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
         assert!(site_key(&file).is_ok());
+        // A file can be given away by root only.
+        if fs::metadata("/proc/self").unwrap().uid() == 0 {
+            std::os::unix::fs::chown(&file, Some(12_345), None).unwrap();
+            assert!(site_key(&file).err().unwrap().contains("chown"));
+        }
     }
 }

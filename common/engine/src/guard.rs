@@ -1,72 +1,147 @@
 //! What an executor computes: plans that sum the blocks of a snapshot, and nothing else.
 //!
-//! A scheduler sends plans, and the libraries' plans can read any file that the process can, the site's key included. So an executor looks at every plan before it computes it.
+//! A scheduler sends plans, and the libraries' plans can read and write any file that the process can, the site's key included. So an executor looks at every plan before it computes it, and takes two
+//! forms of a stage only: one writer over the sum of some blocks, or one writer over the list of what other executors have sealed.
 //!
 //! # Privacy
-//! A plan's leaves are files of a snapshot and what other executors left: both are ciphertexts. Above them stand our aggregate function, which gives out sealed sums only
-//! ([`term_sum`](crate::term_sum)), and nodes that hand on what they get. So no plan of a scheduler reads a record or a key.
+//! A plan's leaves are files of a snapshot and what other executors left: both are ciphertexts. Right above a file stands our aggregate function, which gives out sealed sums only
+//! ([`term_sum`](crate::term_sum)), with the columns as they are: no filter, no expression and no limit chooses blocks by what they hold. Above what others left stands the same function, which
+//! makes one list of it. So no plan of a scheduler reads a record or a key.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use ballista_core::JobId;
 use ballista_core::execution_plans::{ShuffleReaderExec, ShuffleWriterExec};
 use ballista_executor::execution_engine::{DefaultExecutionEngine, ExecutionEngine, QueryStageExecutor};
-use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::datasource::listing::{ListingTableUrl, PartitionedFile};
 use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::prelude::SessionConfig;
 
 use crate::term_sum::TermSum;
+use crate::visit;
 
 /// The library's way to compute a plan, for plans over one folder of snapshots.
 pub(crate) struct Guard {
     inner: DefaultExecutionEngine,
+    /// The folder as plans name it, and without any link.
     snapshots: ListingTableUrl,
+    folder: PathBuf,
 }
 
 impl Guard {
     pub(crate) fn new(snapshots: &Path) -> Result<Self> {
-        let folder = snapshots.to_str().ok_or_else(|| refused("[executor] snapshots is no text"))?;
-        Ok(Self { inner: DefaultExecutionEngine::new(), snapshots: ListingTableUrl::parse(format!("{folder}/"))? })
+        let name = snapshots.to_str().ok_or_else(|| refused("its name is no text"))?;
+        // The library reads these as a pattern, and a plan's files would lie somewhere else.
+        if name.contains(['*', '?', '[']) {
+            return Err(refused("its name has one of * ? ["));
+        }
+        let folder = snapshots.canonicalize()?;
+        if folder.parent().is_none() {
+            return Err(refused("it is the root of the file system"));
+        }
+        Ok(Self { inner: DefaultExecutionEngine::new(), snapshots: ListingTableUrl::parse(format!("{name}/"))?, folder })
     }
 
-    /// Refuses a stage that is not a plan below one writer, which the library gives a place in the executor's work folder. A writer further below would write where the scheduler says.
-    fn check_stage(&self, stage: &dyn ExecutionPlan) -> Result<()> {
-        match (stage.is::<ShuffleWriterExec>(), stage.children().as_slice()) {
-            (true, [plan]) => self.check(plan.as_ref()),
-            _ => Err(refused(format!("a stage begins with {}", stage.name()))),
+    /// Refuses a stage that does anything but sum blocks, or make a list of what was sealed.
+    fn check(&self, job: &JobId, stage: &dyn ExecutionPlan, work: &str) -> Result<()> {
+        if !is_a_name(job) {
+            return Err(refused("a job has a name that no folder has"));
+        }
+        match (stage.is::<ShuffleWriterExec>(), &*stage.children()) {
+            // The library gives it the job's own folder.
+            (true, [sum]) => self.check_sum(job, sum.as_ref(), work),
+            _ => Err(unknown(stage)),
         }
     }
 
-    /// Refuses a plan that does anything but sum blocks and hand on what was sealed.
-    fn check(&self, plan: &dyn ExecutionPlan) -> Result<()> {
-        let known = if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
-            scan.downcast_to_file_source::<ParquetSource>().is_some_and(|(files, _)| self.are_of_a_snapshot(files))
-        } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-            let ours = |function: &datafusion::logical_expr::AggregateUDF| function.inner().is::<TermSum>();
-            aggregate.group_expr().is_empty() && aggregate.aggr_expr().iter().all(|function| ours(function.fun()))
-        } else {
-            plan.is::<ShuffleReaderExec>() || plan.is::<CoalescePartitionsExec>()
-        };
-        if !known {
-            return Err(refused(format!("{} is no part of a sum over a snapshot", plan.name())));
+    /// Our function over blocks, or over sealed sums.
+    fn check_sum(&self, job: &JobId, plan: &dyn ExecutionPlan, work: &str) -> Result<()> {
+        let sum = plan.downcast_ref::<AggregateExec>().filter(|sum| is_plain(sum)).ok_or_else(|| unknown(plan))?;
+        match sum.mode() {
+            AggregateMode::Partial | AggregateMode::Single => {
+                let scan = sum.input().downcast_ref::<DataSourceExec>().and_then(|scan| scan.downcast_to_file_source::<ParquetSource>());
+                let known = scan.is_some_and(|(files, parquet)| self.are_blocks(sum.input().schema().as_ref(), files, parquet));
+                if known { Ok(()) } else { Err(unknown(sum.input().as_ref())) }
+            }
+            AggregateMode::Final => {
+                let input = sum.input();
+                let input = input.downcast_ref::<CoalescePartitionsExec>().map_or(input, |all| all.input());
+                match input.downcast_ref::<ShuffleReaderExec>() {
+                    Some(reader) if is_of_job(reader, job, work) => Ok(()),
+                    Some(_) => Err(unknown(input.as_ref())),
+                    // Both steps in one process.
+                    None => self.check_sum(job, input.as_ref(), work),
+                }
+            }
+            _ => Err(unknown(plan)),
         }
-        plan.children().into_iter().try_for_each(|child| self.check(child.as_ref()))
     }
 
-    fn are_of_a_snapshot(&self, files: &FileScanConfig) -> bool {
-        files.object_store_url == self.snapshots.object_store()
-            && files.file_groups.iter().flat_map(|group| group.iter()).all(|file| {
-                // Below the folder, by no name that the file system would read as another one.
-                let below = file.path().prefix_match(self.snapshots.prefix());
-                below.is_some_and(|mut parts| parts.all(|part| !part.as_ref().starts_with('.') && !part.as_ref().contains('%')))
-            })
+    /// A scan of whole columns, and of files that are a snapshot's.
+    fn are_blocks(&self, schema: &Schema, files: &FileScanConfig, parquet: &ParquetSource) -> bool {
+        let source: &dyn datafusion::datasource::physical_plan::FileSource = parquet;
+        let columns = source.projection().is_none_or(|columns| columns.as_ref().iter().all(|column| is_column(&column.expr)));
+        let all = parquet.predicate().is_none() && files.limit.is_none();
+        let same = schema.fields().iter().zip(visit::fields()).all(|(a, b)| a.name() == b.name() && a.data_type() == b.data_type());
+        let of_snapshot = || files.file_groups.iter().flat_map(|group| group.iter()).all(|file| self.is_of_a_snapshot(file));
+        columns && all && same && schema.fields().len() == 3 && files.object_store_url == self.snapshots.object_store() && of_snapshot()
     }
+
+    /// Exactly `snapshot-‹64 digits›/units-‹6 digits›.parquet`, below the folder, and by no link.
+    fn is_of_a_snapshot(&self, file: &PartitionedFile) -> bool {
+        let Some(below) = file.path().prefix_match(self.snapshots.prefix()) else { return false };
+        let below: Vec<_> = below.collect();
+        let [snapshot, units] = &*below else { return false };
+        let (snapshot, units) = (snapshot.as_ref(), units.as_ref());
+        let named = snapshot.strip_prefix("snapshot-").is_some_and(|name| name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit()))
+            && units
+                .strip_prefix("units-")
+                .and_then(|name| name.strip_suffix(".parquet"))
+                .is_some_and(|number| number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit()));
+        let path = self.folder.join(snapshot).join(units);
+        named && file.partition_values.is_empty() && path.canonicalize().is_ok_and(|real| real == path && real.is_file())
+    }
+}
+
+/// One call of our function over columns as they are.
+fn is_plain(sum: &AggregateExec) -> bool {
+    let [call] = sum.aggr_expr() else { return false };
+    call.fun().inner().is::<TermSum>()
+        && call.expressions().iter().all(is_column)
+        && !call.is_distinct()
+        && call.order_bys().is_empty()
+        && sum.group_expr().is_empty()
+        && sum.filter_expr().iter().all(Option::is_none)
+        && sum.limit_options().is_none()
+}
+
+fn is_column(expression: &Arc<dyn PhysicalExpr>) -> bool {
+    expression.is::<Column>()
+}
+
+/// What executors sealed for this job: one column of lists, in the job's own folder.
+fn is_of_job(reader: &ShuffleReaderExec, job: &JobId, work: &str) -> bool {
+    let schema = reader.schema();
+    let lists = matches!(&**schema.fields(), [list] if *list.data_type() == DataType::Binary);
+    let inside = |path: PathBuf| {
+        path.strip_prefix(work).is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
+    };
+    lists && reader.partition.iter().flatten().all(|location| location.partition_id.job_id == *job && location.path(work).is_ok_and(inside))
+}
+
+/// Whether a job has a name that one folder has, and no path.
+pub(crate) fn is_a_name(job: &JobId) -> bool {
+    let name = job.as_str();
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }
 
 impl ExecutionEngine for Guard {
@@ -80,13 +155,13 @@ impl ExecutionEngine for Guard {
         work: &str,
         config: &SessionConfig,
     ) -> Result<Arc<dyn QueryStageExecutor>> {
-        // It names a folder below the executor's own.
-        if !job.as_str().chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-            return Err(refused("a job has a name that no folder has"));
-        }
-        self.check_stage(plan.as_ref())?;
+        self.check(&job, plan.as_ref(), work)?;
         self.inner.create_query_stage_exec(job, stage, task, partitions, plan, work, config)
     }
+}
+
+fn unknown(plan: &dyn ExecutionPlan) -> DataFusionError {
+    refused(format!("{} is no part of a sum over a snapshot", plan.name()))
 }
 
 fn refused(why: impl std::fmt::Display) -> DataFusionError {
@@ -94,65 +169,4 @@ fn refused(why: impl std::fmt::Display) -> DataFusionError {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use datafusion::datasource::physical_plan::{CsvSource, FileScanConfigBuilder};
-    use datafusion::datasource::table_schema::TableSchema;
-    use datafusion::execution::object_store::ObjectStoreUrl;
-    use datafusion::prelude::{CsvReadOptions, ParquetReadOptions, SessionContext};
-
-    use super::*;
-    use crate::visit;
-
-    /// The plan that is wanted is taken, over a snapshot's folder and over no other; whatever else reads or computes is refused.
-    #[tokio::test]
-    async fn only_sums_over_a_snapshot_are_computed() {
-        let folder = tempfile::tempdir().unwrap();
-        let (snapshots, other) = (folder.path().join("snapshots"), folder.path().join("other"));
-        let name = "snapshot-0f";
-        for parent in [&snapshots, &other] {
-            std::fs::create_dir_all(parent.join(name)).unwrap();
-            std::fs::write(parent.join(name).join("blocks.csv"), "a\n1\n").unwrap();
-        }
-        let session = SessionContext::new();
-        let guard = Guard::new(&snapshots).unwrap();
-        // A Parquet file with a snapshot's columns, made by the library.
-        let rows = "SELECT CAST(0 AS BIGINT) AS first, CAST(1 AS INT) AS units, CAST('00' AS BYTEA) AS sealed";
-        for parent in [&snapshots, &other] {
-            let file = parent.join(name).join("0.parquet");
-            session.sql(rows).await.unwrap().write_parquet(file.to_str().unwrap(), Default::default(), None).await.unwrap();
-        }
-        let sum = |parent: &Path| {
-            let folder = parent.join(name);
-            let session = session.clone();
-            async move { visit::plan(&session, b"question", None, &folder).unwrap().create_physical_plan().await.unwrap() }
-        };
-        let wanted = sum(&snapshots).await;
-        guard.check(wanted.as_ref()).unwrap();
-        // A stage is one writer over it.
-        let written = |plan: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
-            Arc::new(ShuffleWriterExec::try_new("job".to_owned().into(), 1, Arc::clone(plan), String::new()).unwrap())
-        };
-        let stage = written(&wanted);
-        guard.check_stage(stage.as_ref()).unwrap();
-        assert!(guard.check_stage(wanted.as_ref()).is_err());
-        assert!(guard.check_stage(written(&stage).as_ref()).unwrap_err().to_string().contains("ShuffleWriterExec"));
-        let said = |plan: &dyn ExecutionPlan| guard.check(plan).unwrap_err().to_string();
-        assert!(said(sum(&other).await.as_ref()).contains("DataSourceExec"));
-        let around = FileScanConfigBuilder::new(
-            ObjectStoreUrl::parse("file:///").unwrap(),
-            Arc::new(CsvSource::new(TableSchema::from(wanted.schema()))),
-        );
-        assert!(said(&DataSourceExec::new(Arc::new(around.build()))).contains("DataSourceExec"));
-        // A text file, another function over a snapshot's own file, and rows out of nothing.
-        let key = snapshots.join(name).join("blocks.csv");
-        let text = session.read_csv(key.to_str().unwrap(), CsvReadOptions::new()).await.unwrap();
-        session.register_parquet("t", snapshots.join(name).to_str().unwrap(), ParquetReadOptions::default()).await.unwrap();
-        let plans = [text, session.sql("SELECT max(first) FROM t").await.unwrap(), session.sql("SELECT 1").await.unwrap()];
-        for plan in plans {
-            let plan = plan.create_physical_plan().await.unwrap();
-            assert!(guard.check(plan.as_ref()).is_err(), "{plan:?}");
-        }
-    }
-}
+mod tests;

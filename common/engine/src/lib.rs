@@ -7,11 +7,13 @@
 //! * [`term_sum`] is the aggregate function: its input is the snapshot's encrypted blocks, its state a list of sealed answers. So what DataFusion plans, spills, shuffles, logs and counts are ciphertexts and
 //!   the number of blocks.
 //! * [`visit`] asks for one sum: the program that the head starts.
-//! * `guard` is what an executor refuses to compute: all but sums over a snapshot.
+//! * `guard` is what an executor refuses to compute, all but sums over a snapshot; `asked` is what it refuses to compute again, and `flight` what it refuses to hand out.
 //! * [`cluster`] is Ballista's scheduler and its executors, which talk to each other and to the head with mutual TLS, and have no web page.
 
+mod asked;
 pub mod cluster;
 pub mod config;
+mod flight;
 mod guard;
 pub mod keys;
 pub mod term_sum;

@@ -3,6 +3,8 @@
 //! An accumulator opens the blocks of its partition, sums their units' clipped terms behind the gate, and seals the sum to the head when DataFusion asks for its state. What is merged
 //! afterwards are lists of ciphertexts. The head adds them up, and checks that they hold every unit once.
 //!
+//! Arrays come from files and from other processes, and Ballista hands on what it fetched without a look at it. So each is validated before a value of it is taken.
+//!
 //! The function carries the head's question, which is a ciphertext too, and says nothing of it in a plan's text. Only executors have the site's key; scheduler and head's helper
 //! plan with the function and could not call it.
 
@@ -11,6 +13,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use ballista_core::serde::protobuf::BallistaPhysicalPlanNode;
+use ballista_core::serde::protobuf::ballista_physical_plan_node::PhysicalPlanType;
 use ballista_core::serde::{BallistaLogicalExtensionCodec, BallistaPhysicalExtensionCodec};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use datafusion::arrow::datatypes::{DataType, Int32Type, Int64Type, SchemaRef};
@@ -27,6 +31,10 @@ use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConve
 use dp_pvi_data::Blocks;
 use dp_pvi_inference::methods::parts::VisitPart;
 use dp_pvi_privacy::parts::{Question, SiteKey};
+use prost::Message;
+
+use crate::asked::{Asked, Which};
+use crate::tls::LARGEST;
 
 /// Name of the function.
 const NAME: &str = "sealed_sum_of_terms";
@@ -35,6 +43,7 @@ const NAME: &str = "sealed_sum_of_terms";
 pub struct TermSum {
     question: Arc<[u8]>,
     key: Option<Arc<SiteKey>>,
+    asked: Arc<Asked>,
     signature: Signature,
 }
 
@@ -42,8 +51,13 @@ impl TermSum {
     /// For a question; with the site's key where it is to be computed.
     #[must_use]
     pub fn new(question: &[u8], key: Option<Arc<SiteKey>>) -> Self {
+        Self::remembered(question, key, Arc::default())
+    }
+
+    /// In a process that remembers what it was asked.
+    fn remembered(question: &[u8], key: Option<Arc<SiteKey>>, asked: Arc<Asked>) -> Self {
         let signature = Signature::exact(vec![DataType::Int64, DataType::Int32, DataType::Binary], Volatility::Volatile);
-        Self { question: question.into(), key, signature }
+        Self { question: question.into(), key, asked, signature }
     }
 }
 
@@ -82,7 +96,8 @@ impl AggregateUDFImpl for TermSum {
     }
 
     fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Sum { question: Arc::clone(&self.question), key: self.key.clone(), part: None, sealed: Vec::new() }))
+        let (question, asked) = (Arc::clone(&self.question), Arc::clone(&self.asked));
+        Ok(Box::new(Sum { question, key: self.key.clone(), asked, part: None, sealed: Vec::new() }))
     }
 }
 
@@ -90,10 +105,18 @@ impl AggregateUDFImpl for TermSum {
 struct Sum {
     question: Arc<[u8]>,
     key: Option<Arc<SiteKey>>,
+    asked: Arc<Asked>,
     /// Made at the first block.
-    part: Option<(VisitPart, Blocks)>,
+    part: Option<Opened>,
     /// Answers that are sealed already.
     sealed: Vec<u8>,
+}
+
+/// A question that is being answered.
+struct Opened {
+    which: Which,
+    blocks: Blocks,
+    part: VisitPart,
 }
 
 /// Says its name.
@@ -104,20 +127,20 @@ impl fmt::Debug for Sum {
 }
 
 impl Sum {
-    fn part(&mut self) -> Result<&mut (VisitPart, Blocks)> {
+    fn part(&mut self) -> Result<&mut Opened> {
         if self.part.is_none() {
             let Some(key) = &self.key else { return Err(failed("this process has no key of the site: only executors sum")) };
             let question = Question::open(&self.question, key).map_err(failed)?;
-            let snapshot = question.snapshot();
+            let (which, snapshot) = (Which::of(&question, &self.question), question.snapshot());
             let part = VisitPart::new(question).map_err(failed)?;
             let blocks = Blocks::new(key, snapshot, part.features());
-            self.part = Some((part, blocks));
+            self.part = Some(Opened { which, blocks, part });
         }
         self.part.as_mut().ok_or_else(|| failed("the part was just made"))
     }
 
     fn seal(&mut self) -> Result<ScalarValue> {
-        if let Some((part, _)) = self.part.take() {
+        if let Some(Opened { part, .. }) = self.part.take() {
             frame(&part.seal().map_err(failed)?, &mut self.sealed)?;
         }
         Ok(ScalarValue::Binary(Some(std::mem::take(&mut self.sealed))))
@@ -126,13 +149,19 @@ impl Sum {
 
 impl Accumulator for Sum {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let [first, units, sealed] = values else { return Err(failed("the snapshot has other columns")) };
-        let (first, units) = (first.as_primitive::<Int64Type>(), units.as_primitive::<Int32Type>());
-        let sealed = sealed.as_binary_opt::<i32>().ok_or_else(|| failed("the snapshot has other columns"))?;
-        let (part, blocks) = self.part()?;
+        let other = || failed("the snapshot has other columns");
+        let [first, units, sealed] = values else { return Err(other()) };
+        validate(values)?;
+        let first = first.as_primitive_opt::<Int64Type>().ok_or_else(other)?;
+        let units = units.as_primitive_opt::<Int32Type>().ok_or_else(other)?;
+        let sealed = sealed.as_binary_opt::<i32>().ok_or_else(other)?;
+        let asked = Arc::clone(&self.asked);
+        let Opened { which, blocks, part } = self.part()?;
         for row in 0..sealed.len() {
             let first = first.value(row).cast_unsigned();
-            let units = blocks.open(first, units.value(row).cast_unsigned(), sealed.value(row)).map_err(failed)?;
+            asked.claim(*which, first).map_err(failed)?;
+            let units = blocks.open(first, units.value(row).cast_unsigned(), sealed.value(row));
+            let units = units.inspect_err(|_| asked.give_back(*which, first)).map_err(failed)?;
             part.add(&units, first).map_err(failed)?;
         }
         Ok(())
@@ -151,11 +180,22 @@ impl Accumulator for Sum {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        validate(states)?;
         let states: &BinaryArray =
             states.first().and_then(|states| states.as_binary_opt()).ok_or_else(|| failed("a state is no list of answers"))?;
-        states.iter().flatten().for_each(|state| self.sealed.extend_from_slice(state));
+        for state in states.iter().flatten() {
+            if self.sealed.len() + state.len() > LARGEST as usize {
+                return Err(failed("the answers of all parts are more than one message holds: give [sum] fewer parts"));
+            }
+            self.sealed.extend_from_slice(state);
+        }
         Ok(())
     }
+}
+
+/// Refuses arrays whose offsets or lengths are not those of their values.
+fn validate(arrays: &[ArrayRef]) -> Result<()> {
+    arrays.iter().try_for_each(|array| array.to_data().validate_full()).map_err(|_| failed("a column is not what it says"))
 }
 
 /// Appends an answer to a list of them: its length, and itself.
@@ -174,6 +214,8 @@ fn failed(why: impl fmt::Display) -> DataFusionError {
 #[derive(Default)]
 pub struct Codec {
     key: Option<Arc<SiteKey>>,
+    /// By all functions that it carries into this process.
+    asked: Arc<Asked>,
     logical: BallistaLogicalExtensionCodec,
     physical: BallistaPhysicalExtensionCodec,
 }
@@ -187,7 +229,7 @@ impl Codec {
 
     fn decode(&self, name: &str, question: &[u8]) -> Result<Arc<AggregateUDF>> {
         if name == NAME {
-            Ok(Arc::new(TermSum::new(question, self.key.clone()).into()))
+            Ok(Arc::new(TermSum::remembered(question, self.key.clone(), Arc::clone(&self.asked)).into()))
         } else {
             Err(failed("a plan has a function that this program does not know"))
         }
@@ -256,6 +298,18 @@ impl PhysicalExtensionCodec for Codec {
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        // An executor decodes a plan before it can look at it. Of the library's own nodes it decodes those that a sum has.
+        if self.key.is_some() {
+            let node = BallistaPhysicalPlanNode::decode(buffer).ok().and_then(|node| node.physical_plan_type);
+            let known = match node {
+                Some(PhysicalPlanType::ShuffleWriter(_)) => inputs.len() == 1,
+                Some(PhysicalPlanType::ShuffleReader(_)) => inputs.is_empty(),
+                _ => false,
+            };
+            if !known {
+                return Err(failed("refused: a plan has a node that is no part of a sum"));
+            }
+        }
         self.physical.try_decode(buffer, inputs, context, converter)
     }
 

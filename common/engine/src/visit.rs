@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ballista_core::extension::{SessionConfigExt, SessionStateExt};
-use datafusion::arrow::array::AsArray;
+use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
@@ -46,17 +46,21 @@ pub fn settings(config: SessionConfig, parts: usize) -> SessionConfig {
     config
 }
 
-/// The sum that a question asks for.
-pub(crate) fn plan(session: &SessionContext, question: &[u8], key: Option<Arc<SiteKey>>, snapshot: &Path) -> Result<DataFrame, String> {
-    let folder = snapshot.to_str().ok_or("the snapshot's folder has a name that is no text")?;
-    let fields = vec![
+/// Columns of a snapshot's files.
+pub(crate) fn fields() -> [Field; 3] {
+    [
         Field::new("first", DataType::Int64, false),
         Field::new("units", DataType::Int32, false),
         Field::new("sealed", DataType::Binary, false),
-    ];
+    ]
+}
+
+/// The sum that a question asks for.
+pub(crate) fn plan(session: &SessionContext, question: &[u8], key: Option<Arc<SiteKey>>, snapshot: &Path) -> Result<DataFrame, String> {
+    let folder = snapshot.to_str().ok_or("the snapshot's folder has a name that is no text")?;
     let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
     let url = ListingTableUrl::parse(format!("{folder}/")).map_err(said)?;
-    let table = ListingTableConfig::new(url).with_listing_options(options).with_schema(Arc::new(Schema::new(fields)));
+    let table = ListingTableConfig::new(url).with_listing_options(options).with_schema(Arc::new(Schema::new(fields().to_vec())));
     let table = ListingTable::try_new(table).map_err(said)?;
     let sum = AggregateUDF::from(TermSum::new(question, key));
     let call = sum.call(vec![col("first"), col("units"), col("sealed")]);
@@ -71,7 +75,9 @@ pub async fn answers(session: &SessionContext, question: &[u8], key: Option<Arc<
     let frame = plan(session, question, key, snapshot)?;
     let mut found = Vec::new();
     for batch in frame.collect().await.map_err(said)? {
-        let column = batch.column(0).as_binary_opt::<i32>().ok_or("the cluster gave something else than answers")?;
+        let column = batch.column(0);
+        column.to_data().validate_full().map_err(|_| "the cluster gave a column that is not what it says")?;
+        let column = column.as_binary_opt::<i32>().ok_or("the cluster gave something else than answers")?;
         column.iter().flatten().for_each(|answers| found.extend_from_slice(answers));
     }
     Ok(found)

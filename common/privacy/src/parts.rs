@@ -14,6 +14,8 @@
 //! * **An answer** is sealed to that key (HPKE, RFC 9180, mode PSK with a key of the site), and bound to the question's digest. The secret half never leaves the head's
 //!   memory, and is erased when the sum is there: an answer that somebody kept can be opened by nobody, executors and the head of the next visit included. Integers have a fixed length, so a
 //!   ciphertext's length tells no value.
+//! * **The newest question only.** The head numbers the questions about a snapshot. An executor can tell an old one that somebody kept from the newest one, and what it does for one question
+//!   is bounded by whoever computes there: a time that it takes is an answer that nobody sealed.
 //! * **Every unit once.** An answer says which units it summed. The head takes the answers only if they hold each unit of the snapshot exactly once: a part that was computed twice after a crash
 //!   would double terms, and so the sensitivity.
 //! * **Clipping** happens where the terms are made, in the same code as for a sum in one process. The question says clipping norm and lattice, and an executor whose task gives other
@@ -21,6 +23,7 @@
 //! * **Executors are trusted** with the records that they sum, as the head is. One that lies about its integers can break the guarantee of the site's own records, as a head that lies can.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
@@ -40,7 +43,7 @@ use crate::release::Hash;
 use crate::shards::Grouping;
 
 /// What head and executors must agree about beside the task: the form of questions and answers, and the program.
-const VERSION: &str = concat!("dp-pvi parts v1, ", env!("CARGO_PKG_VERSION"));
+const VERSION: &str = concat!("dp-pvi parts v2, ", env!("CARGO_PKG_VERSION"));
 
 /// Bytes of a nonce in front of a question, and of an encapsulated key in front of an answer.
 const NONCE: usize = 12;
@@ -101,6 +104,8 @@ pub struct Elsewhere {
     snapshot: Hash,
     key: SiteKey,
     ask: Box<dyn Ask>,
+    /// Questions so far.
+    asked: AtomicU64,
 }
 
 impl Elsewhere {
@@ -111,7 +116,7 @@ impl Elsewhere {
     #[must_use]
     pub fn new(count: usize, snapshot: Hash, key: SiteKey, ask: Box<dyn Ask>) -> Self {
         assert!(count as u64 <= MAX_UNITS, "a table holds at most 2^32 units");
-        Self { count, snapshot, key, ask }
+        Self { count, snapshot, key, ask, asked: AtomicU64::new(0) }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -124,8 +129,9 @@ impl Elsewhere {
         let (secret, public) = X25519HkdfSha256::gen_keypair_with_rng(&mut random);
         let mut head = [0; 32];
         public.write_exact(&mut head);
-        let question =
-            Asked { version: VERSION.to_owned(), snapshot: self.snapshot.0, head, form: mechanism.form(), argument: argument.to_vec() };
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let (version, form, argument) = (VERSION.to_owned(), mechanism.form(), argument.to_vec());
+        let question = Asked { version, snapshot: self.snapshot.0, number, head, form, argument };
         let mut nonce = [0; NONCE];
         random.fill_bytes(&mut nonce);
         let question = question.seal(&self.key, nonce).ok_or(NoSum::Unfit)?;
@@ -153,6 +159,7 @@ impl Elsewhere {
 struct Asked {
     version: String,
     snapshot: [u8; 32],
+    number: u64,
     /// The head's public key for the answers.
     head: [u8; 32],
     form: [u64; 4],
@@ -213,6 +220,12 @@ impl Question {
     #[must_use]
     pub fn snapshot(&self) -> Hash {
         Hash(self.asked.snapshot)
+    }
+
+    /// Number of the question among those about its snapshot: a later one has a larger number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.asked.number
     }
 
     /// The public argument of the functions that make terms, and a copy of its value.

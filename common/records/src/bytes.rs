@@ -37,7 +37,7 @@ pub fn write_record(record: RecordView<'_>, dimension: usize, bytes: &mut Vec<u8
     if extra != Extra::NONE {
         words(extra).iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
     }
-    if dimension <= NARROW {
+    if width(dimension) == 2 {
         // Below the dimension, so below 2¹⁶.
         #[allow(clippy::cast_possible_truncation, reason = "below 2^16")]
         indices.iter().for_each(|&index| bytes.extend_from_slice(&(index as u16).to_le_bytes()));
@@ -46,6 +46,17 @@ pub fn write_record(record: RecordView<'_>, dimension: usize, bytes: &mut Vec<u8
     }
     values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
     Ok(())
+}
+
+/// Bytes of a record of so many entries, in a table of `dimension` features.
+#[must_use]
+pub fn record_bytes(entries: usize, dimension: usize, offset: bool, extra: bool) -> usize {
+    12 + if offset { 8 } else { 0 } + if extra { 24 } else { 0 } + entries * (width(dimension) + 8)
+}
+
+/// Bytes that name a feature.
+fn width(dimension: usize) -> usize {
+    if dimension <= NARROW { 2 } else { 4 }
 }
 
 /// Takes bytes from the front of a slice.
@@ -116,14 +127,10 @@ impl RecordTable {
         Ok(())
     }
 
-    fn width(&self) -> usize {
-        if self.dimension <= NARROW { 2 } else { 4 }
-    }
-
     fn pass_over(&self, front: &mut Front<'_>) -> Result<(), NotUnits> {
         for _ in 0..front.u32()? {
             let (entries, offset, extra) = front.record(self.dimension)?;
-            front.take(8 + if offset { 8 } else { 0 } + if extra { 24 } else { 0 } + entries * (self.width() + 8))?;
+            front.take(record_bytes(entries, self.dimension, offset, extra) - 4)?;
         }
         Ok(())
     }
@@ -143,7 +150,7 @@ impl RecordTable {
             self.extras.push(Extra { weight, entry, event: event != 0 });
         }
         let start = self.indices.len();
-        if self.width() == 2 {
+        if width(self.dimension) == 2 {
             let (narrow, _) = front.take(2 * entries)?.as_chunks::<2>();
             self.indices.extend(narrow.iter().map(|bytes| u32::from(u16::from_le_bytes(*bytes))));
         } else {

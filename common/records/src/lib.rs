@@ -7,7 +7,7 @@
 mod bytes;
 mod source;
 
-pub use bytes::{NotUnits, write_record};
+pub use bytes::{NotUnits, record_bytes, write_record};
 pub use source::{CellValue, LineProblem, Row, Source, Visitor};
 
 use dp_pvi_privacy::{ContentId, StableIds, UnitTable};

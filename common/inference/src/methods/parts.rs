@@ -6,7 +6,7 @@
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::SumMechanism;
 use dp_pvi_privacy::parts::{Part, Question};
-use dp_pvi_privacy::{Argument, NoRandomness, Units};
+use dp_pvi_privacy::{Argument, NoRandomness, SiteState, Units};
 use dp_pvi_records::RecordTable;
 
 use super::asked::{Asked, SumOfTerms};
@@ -18,6 +18,18 @@ use crate::models;
 #[must_use]
 pub fn can_be_in_parts(task: &ResolvedTask) -> bool {
     matches!(task.update, UpdateSpec::NaturalGradient(_))
+}
+
+/// Bytes of the integers in an answer to the longest visit of the task; none where no visit can be made in parts.
+#[must_use]
+pub fn answer_bytes(task: &ResolvedTask) -> Option<u64> {
+    let lambda = task.rule().initial();
+    // The first visit may have a sum of its own.
+    let of = |visit| {
+        let job = Job { site: None, task, visit, lambda: &lambda, state: &SiteState::None };
+        of_update(&job).ok().map(|(mechanism, _)| 8 * u64::from(mechanism.dimension()))
+    };
+    [0, 1].into_iter().filter_map(of).max()
 }
 
 /// A part of a visit in the making.
@@ -78,8 +90,8 @@ mod tests {
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
     use dp_pvi_posterior::models::logistic_regression;
     use dp_pvi_posterior::task::{Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ScheduleSpec};
+    use dp_pvi_privacy::Hash;
     use dp_pvi_privacy::parts::{Ask, Elsewhere, NoSum, SiteKey};
-    use dp_pvi_privacy::{Hash, SiteState};
 
     use super::*;
     use crate::methods::run;
@@ -133,6 +145,9 @@ mod tests {
                 ..task(model.clone(), approximation, 3, UpdateSpec::NaturalGradient(spec))
             };
             assert!(can_be_in_parts(&task));
+            // The first visit's sum is a triangle of the features, the others' all parameters.
+            let longest = task.family().len().max(6) as u64;
+            assert_eq!(answer_bytes(&task), Some(8 * longest));
             let mut raw = random_units(4, 100, 3);
             raw.iter_mut().flatten().for_each(|(_, target)| *target = f64::from(*target > 0.0));
             let lambda = task.rule().initial();

@@ -137,6 +137,21 @@ fn only_the_head_that_asked_opens_an_answer_and_only_it_can_ask() {
 }
 
 #[test]
+fn questions_about_a_snapshot_are_numbered() {
+    let mechanism = sum(3, 1.0, 2.0, None);
+    let carried: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let executors = Executors { carried: Arc::clone(&carried), ..executors(&mechanism, 10, 1) };
+    let units: Units<Rows> = Units::elsewhere(Elsewhere::new(10, Hash::default(), key(1), Box::new(executors)));
+    for _ in 0..3 {
+        mechanism.release_sum(&units, &Argument::nothing(), entries, permit(&mechanism), &Seeded(3)).unwrap();
+    }
+    // Each is followed by its one answer.
+    let numbers: Vec<u64> =
+        carried.lock().unwrap().iter().step_by(2).map(|asked| Question::open(asked, &key(1)).unwrap().number()).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+}
+
+#[test]
 fn an_executor_clips_as_the_question_says_or_answers_nothing() {
     let mechanism = sum(3, 1.0, 2.0, None);
     let carried = Arc::default();
