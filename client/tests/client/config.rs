@@ -163,7 +163,7 @@ fn the_sample_of_an_engine_names_every_key_and_works() {
     let error = parse(&format!("{text}no_such_key = 1\n"), &[]).unwrap_err();
     let (_, expected) = error.split_once("expected").unwrap();
     let keys: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
-    assert!(keys.len() == 4 && keys.iter().all(|key| text.contains(&format!("\n{key} = "))), "{keys:?}");
+    assert!(keys.len() == 5 && keys.iter().all(|key| text.contains(&format!("\n{key} = "))), "{keys:?}");
 }
 
 /// The section of the sample that stands in place of `uri`, in a configuration without one.

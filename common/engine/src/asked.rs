@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dp_pvi_privacy::Hash;
 use dp_pvi_privacy::parts::Question;
 
-use crate::cluster::AGAIN;
+/// Times that a part is computed again after its executor was lost.
+pub(crate) const AGAIN: usize = 8;
 
 /// Snapshots whose questions are answered: that of the head, and those of heads before it that have not ended long ago.
 const SNAPSHOTS: usize = 4;

@@ -19,6 +19,7 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
+use crate::asked::AGAIN;
 use crate::config::{Config, site_key};
 use crate::flight::Parts;
 use crate::guard::Guard;
@@ -30,9 +31,6 @@ const FORGET: u64 = 5;
 
 /// What a head asks the scheduler for: whether there are executors.
 pub(crate) const EXECUTORS: &str = "executors";
-
-/// Times that a part is computed again after its executor was lost.
-pub(crate) const AGAIN: usize = 8;
 
 fn in_words(error: BallistaError) -> String {
     error.to_string()

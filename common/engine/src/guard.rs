@@ -90,7 +90,7 @@ impl Guard {
     fn are_blocks(&self, schema: &Schema, files: &FileScanConfig, parquet: &ParquetSource) -> bool {
         let source: &dyn datafusion::datasource::physical_plan::FileSource = parquet;
         let columns = source.projection().is_none_or(|columns| columns.as_ref().iter().all(|column| is_column(&column.expr)));
-        let all = parquet.predicate().is_none() && files.limit.is_none();
+        let all = source.filter().is_none() && files.limit.is_none();
         let same = schema.fields().iter().zip(visit::fields()).all(|(a, b)| a.name() == b.name() && a.data_type() == b.data_type());
         let of_snapshot = || files.file_groups.iter().flat_map(|group| group.iter()).all(|file| self.is_of_a_snapshot(file));
         columns && all && same && schema.fields().len() == 3 && files.object_store_url == self.snapshots.object_store() && of_snapshot()

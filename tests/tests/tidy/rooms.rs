@@ -134,6 +134,7 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
             "common/posterior/src/methods/bcm/task.rs",
             "common/posterior/src/methods/pvi/task.rs",
             "common/posterior/src/task/check.rs",
+            "common/simulation/src/audit/premise.rs",
         ],
     ),
     ("virtual-clients", &["common/simulation/src/audit/planted.rs"]),

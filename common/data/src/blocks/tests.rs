@@ -90,7 +90,7 @@ fn every_unit_is_in_one_block_and_only_the_key_opens_it() {
 
 /// First unit, number of units and length of every block of a table of these units, each with so many records of so many entries; and how long the files are.
 fn lengths(schema: &Schema, units: impl Iterator<Item = (u32, u32)>) -> (Vec<(i64, i32, usize)>, Vec<u64>) {
-    let mut table = RecordTable::builder(3);
+    let mut table = RecordTable::builder(4);
     for (records, entries) in units {
         table.start_unit();
         let (indices, values): (Vec<_>, Vec<_>) = (0..entries).map(|index| (index, 0.5)).unzip();
@@ -111,25 +111,25 @@ fn lengths(schema: &Schema, units: impl Iterator<Item = (u32, u32)>) -> (Vec<(i6
 fn blocks_of_as_many_units_have_the_same_lengths() {
     let schema = schema("");
     for count in [1_u32, 31, 32, 33, 63, 64, 65, 8_193, 40_000, 40_031] {
-        let full = lengths(&schema, (0..count).map(|_| (1, 3)));
+        let full = lengths(&schema, (0..count).map(|_| (1, 4)));
         assert_eq!(full, lengths(&schema, (0..count).map(|_| (1, 0))), "{count}: nothing but zeros");
-        assert_eq!(full, lengths(&schema, (0..count).map(|unit| (unit % 2, unit % 4))), "{count}: dropped rows");
+        assert_eq!(full, lengths(&schema, (0..count).map(|unit| (unit % 2, unit % 5))), "{count}: dropped rows");
         assert!(full.0.iter().all(|block| block.1 >= 32 || full.0.len() == 1), "{count}: {:?}", full.0.last());
-        // Number of records, number of entries, target, and three entries; 16 bytes of authentication.
-        let exact = full.0.iter().all(|(_, units, length)| *length == (4 + 4 + 8 + 3 * 10) * usize::try_from(*units).unwrap() + 16);
+        // Number of records, number of entries, target, and four entries, the intercept's among them; 16 bytes of authentication.
+        let exact = full.0.iter().all(|(_, units, length)| *length == (4 + 4 + 8 + 4 * 10) * usize::try_from(*units).unwrap() + 16);
         assert!(exact, "nothing is padded that is full");
     }
-    assert_ne!(lengths(&schema, (0..64).map(|_| (1, 3))), lengths(&schema, (0..65).map(|_| (1, 3))));
+    assert_ne!(lengths(&schema, (0..64).map(|_| (1, 4))), lengths(&schema, (0..65).map(|_| (1, 4))));
 }
 
 /// Persons have room for some records each; where a block's have more, its length is the next that is twice another one.
 #[test]
 fn a_block_of_persons_is_as_long_as_others_or_twice_as_long() {
     let schema = schema(PERSONS);
-    let few = lengths(&schema, (0..10_000).map(|_| (1, 3)));
-    assert_eq!(few, lengths(&schema, (0..10_000).map(|unit| (unit % 9, unit % 4))), "four of them on average");
+    let few = lengths(&schema, (0..10_000).map(|_| (1, 4)));
+    assert_eq!(few, lengths(&schema, (0..10_000).map(|unit| (unit % 9, unit % 5))), "four of them on average");
     let usual = few.0[0].2 - 16;
-    let one = |records| lengths(&schema, (0..10_000).map(|unit| if unit == 0 { (records, 3) } else { (1, 3) }));
+    let one = |records| lengths(&schema, (0..10_000).map(|unit| if unit == 0 { (records, 4) } else { (1, 4) }));
     for (records, times) in [(100, 1), (200, 2), (400, 4), (401, 4)] {
         let (blocks, _) = one(records);
         assert_eq!(blocks[0].2, times * usual + 16, "{records} records of one person");

@@ -155,7 +155,8 @@ async fn blocks_are_summed_as_they_are() {
     assert!(said(site.calling(|call| call, vec![col("first") + lit(1_i64), col("units"), col("sealed")]).await).is_some());
     assert!(said(site.calling(|call| call, vec![col("first"), lit(7_i32), col("sealed")]).await).is_some());
     // The same over a scan that leaves rows out.
-    let (scan, over) = partial(&site.sum(&site.snapshot()).await);
+    let sum = site.sum(&site.snapshot()).await;
+    let (scan, over) = partial(&sum);
     let (files, parquet) = scan.downcast_ref::<DataSourceExec>().unwrap().downcast_to_file_source::<ParquetSource>().unwrap();
     let builder = || FileScanConfigBuilder::from(files.clone());
     let scanned = |builder: FileScanConfigBuilder| over(Arc::new(DataSourceExec::new(Arc::new(builder.build()))));
@@ -286,8 +287,8 @@ async fn lists_whose_offsets_lie_are_refused() {
     };
     assert_eq!(read(&bytes).await.unwrap(), [batch]);
     let offsets = [0_i32.to_le_bytes(), 0x123_i32.to_le_bytes()].concat();
-    let places: Vec<_> = (0..bytes.len() - 8).filter(|place| bytes[*place..place + 8] == offsets).collect();
-    let [place] = *places else { panic!("the offsets are at {places:?}") };
+    // The last of these bytes: the message's head, which says how long the values are, comes before its body.
+    let place = (0..bytes.len() - 8).rfind(|place| bytes[*place..place + 8] == offsets).unwrap();
     for end in [0x124_i32, 0x10_0000, i32::MAX, -1] {
         bytes[place + 4..place + 8].copy_from_slice(&end.to_le_bytes());
         let said = read(&bytes).await.unwrap_err().to_string();

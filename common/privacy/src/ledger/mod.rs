@@ -43,6 +43,7 @@ mod tests;
 
 pub use attachment::{Attachment, Claim};
 pub use error::LedgerError;
+pub(crate) use permit::NoBatch;
 pub use permit::{Permit, StepPermit};
 pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, PlannedEvents, Row, RowBody, StoredRow};
 pub use stage::ReleaseState;

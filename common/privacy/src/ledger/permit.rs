@@ -2,12 +2,28 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::mechanism::ReleaseError;
-use crate::noise::{NoiseSource, Purpose};
+use crate::noise::{NoRandomness, NoiseSource, Purpose};
 use crate::release::ReleaseId;
 use crate::sampler::Allocation;
 use crate::shards::PermitScope;
 use dp_pvi_accounting::event::DpEvent;
+
+/// Why a step has no batch of units.
+#[derive(Debug)]
+pub(crate) enum NoBatch {
+    /// It is no batch of an epoch.
+    NotOne,
+    /// The epoch was drawn over another number of units.
+    OtherUnits,
+    /// No randomness.
+    NoRandomness(NoRandomness),
+}
+
+impl From<NoRandomness> for NoBatch {
+    fn from(error: NoRandomness) -> Self {
+        Self::NoRandomness(error)
+    }
+}
 
 /// The right to run exactly one event once. Not `Clone`; only a ledger mints it.
 #[derive(Debug)]
@@ -136,8 +152,8 @@ impl StepPermit {
     ///
     /// # Errors
     /// The step is no batch of an epoch; the epoch was drawn over another number of units; no randomness.
-    pub(crate) fn batch<N: NoiseSource>(&self, units: usize, noise: &N) -> Result<Vec<usize>, ReleaseError> {
-        let Some((epoch, number)) = &self.batch else { return Err(ReleaseError::PermitMismatch) };
+    pub(crate) fn batch<N: NoiseSource>(&self, units: usize, noise: &N) -> Result<Vec<usize>, NoBatch> {
+        let Some((epoch, number)) = &self.batch else { return Err(NoBatch::NotOne) };
         let allocation = match epoch.allocation.get() {
             Some(allocation) => allocation,
             None => {
@@ -147,7 +163,7 @@ impl StepPermit {
             }
         };
         if allocation.units() != units {
-            return Err(ReleaseError::OtherUnits);
+            return Err(NoBatch::OtherUnits);
         }
         Ok(allocation.batch(*number).to_vec())
     }

@@ -1,6 +1,6 @@
 //! Which units take part in one release of a sum.
 
-use crate::ledger::StepPermit;
+use crate::ledger::{NoBatch, StepPermit};
 use crate::mechanism::ReleaseError;
 use crate::mechanism::lattice::LatticeOverflow;
 use crate::noise::{NoiseSource, Purpose};
@@ -71,7 +71,11 @@ impl Draw {
                     crate::sampler::Allocation::draw(&mut noise.stream(permit.release(), permit.step(), Purpose::Coins)?, batches, units);
                 Ok(Some(drawn.batch(0).to_vec()))
             }
-            Self::Batch(_) => Ok(Some(permit.batch(units, noise)?)),
+            Self::Batch(_) => permit.batch(units, noise).map(Some).map_err(|why| match why {
+                NoBatch::NotOne => ReleaseError::PermitMismatch,
+                NoBatch::OtherUnits => ReleaseError::OtherUnits,
+                NoBatch::NoRandomness(error) => error.into(),
+            }),
         }
     }
 

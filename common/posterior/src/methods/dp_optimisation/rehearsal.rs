@@ -59,22 +59,14 @@ impl Visit<'_> {
         let mut rate = spec.learning_rate;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1..=steps")]
         let tail = (f64::from(spec.steps) * spec.averaging).ceil().clamp(1.0, f64::from(spec.steps)) as u32;
-        // Random allocation: batches of an epoch vary against one another, and not in their sum.
-        let mut epoch: Vec<f64> = Vec::new();
         for step in 0..spec.steps {
-            if let Some(batches) = spec.batches.filter(|batches| step.is_multiple_of(*batches)) {
-                epoch = centred(batches as usize, d, &mut || stage.draws.normal());
-            }
             let cut = |row: Row<'_>, own, other| spec.cut(scales, row, own, other);
             let (gradient, curvatures) = stage.rows.marginal_sums(stage.predictor, (mean.as_slice(), &variance), cut);
             points += &mean;
             for j in 0..d {
                 let own = player.share * curvatures[j];
-                let (sampled, drawn) = match spec.batches {
-                    None => (((1.0 - q) / q * own.max(0.0)).sqrt(), 0.0),
-                    Some(batches) => (0.0, (own.max(0.0) / q).sqrt() * epoch[(step % batches) as usize * d + j]),
-                };
-                let noised = player.share * gradient[j] + drawn + (noise / scales[j]).hypot(sampled) * stage.draws.normal();
+                let sampled = ((1.0 - q) / q * own.max(0.0)).sqrt();
+                let noised = player.share * gradient[j] + (noise / scales[j]).hypot(sampled) * stage.draws.normal();
                 gradients[j] += noised;
                 curvature[j] += own + noise / (spec.curvature_weight * scales[j]) * stage.draws.normal();
                 let slope = noised + cavity[j] - cavity[d + j] * mean[j];
@@ -96,18 +88,6 @@ impl Visit<'_> {
     }
 }
 
-/// For each of T batches d numbers, normal with variance 1 − 1/T and with sum 0 over the batches: as what T times the sum of a batch's terms differs by from the sum of
-/// all, in units of √T times the spread of all. Batch by batch.
-fn centred(batches: usize, d: usize, normal: &mut dyn FnMut() -> f64) -> Vec<f64> {
-    let mut drawn: Vec<f64> = (0..batches * d).map(|_| normal()).collect();
-    for j in 0..d {
-        #[allow(clippy::cast_precision_loss, reason = "at most 2^20 batches")]
-        let mean = (0..batches).map(|t| drawn[t * d + j]).sum::<f64>() / batches as f64;
-        (0..batches).for_each(|t| drawn[t * d + j] -= mean);
-    }
-    drawn
-}
-
 impl DpOptimisationSpec {
     /// Residual and curvature of a row, times what keeps its gradient within C.
     fn cut(&self, scales: &[f64], row: Row<'_>, own: Statistics, other: Statistics) -> Statistics {
@@ -121,27 +101,5 @@ impl DpOptimisationSpec {
         let longest = if self.weighted { length(own).max(length(other)) } else { length(own) };
         let factor = if longest > 0.0 { (self.clip_norm.get() / longest).min(1.0) } else { 1.0 };
         Statistics { residual: factor * own.residual, curvature: factor * own.curvature }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::centred;
-    use crate::numerics::draws::Draws;
-
-    /// Over an epoch nothing is left of what its batches differ by; a batch has the variance 1 − 1/T, and two of them the covariance −1/T.
-    #[test]
-    fn what_batches_differ_by_cancels_over_an_epoch() {
-        let (batches, d) = (4, 20_000);
-        let mut draws = Draws::of(b"batches of an epoch");
-        let drawn = centred(batches, d, &mut || draws.normal());
-        let mean = |s: usize, t: usize| (0..d).map(|j| drawn[s * d + j] * drawn[t * d + j]).sum::<f64>() / 20_000.0;
-        assert!((0..d).all(|j| (0..batches).map(|t| drawn[t * d + j]).sum::<f64>().abs() < 1e-12));
-        for s in 0..batches {
-            for t in 0..batches {
-                let expected = if s == t { 0.75 } else { -0.25 };
-                assert!((mean(s, t) - expected).abs() < 4.0 * 0.75 / 20_000f64.sqrt() * 1.5, "{s} {t}: {}", mean(s, t));
-            }
-        }
     }
 }

@@ -326,10 +326,7 @@ impl DpOptimisationSpec {
     /// Numbers that do not fit the lattice.
     pub fn mechanism(&self, coordinates: u32) -> Result<LatticeSum, LatticeOverflow> {
         let sum = LatticeSum::new(coordinates, self.clip_norm, self.noise_multiplier, self.coins(), Terms::Units, LatticePath::Term)?;
-        match self.batches {
-            Some(batches) => sum.in_batches(batches),
-            None => Ok(sum),
-        }
+        if let Some(batches) = self.batches { sum.in_batches(batches) } else { Ok(sum) }
     }
 
     /// The mechanism of one step that sums batch by batch, over sites of at most `max_units` units.
@@ -338,20 +335,12 @@ impl DpOptimisationSpec {
     /// As [`Self::mechanism`].
     pub fn batch_mechanism(&self, coordinates: u32, max_units: u64) -> Result<BatchSum, LatticeOverflow> {
         let sum = BatchSum::new(coordinates, self.sum_norm(), self.noise_multiplier, self.coins(), Terms::Units, max_units)?;
-        match self.batches {
-            Some(batches) => sum.in_batches(batches),
-            None => Ok(sum),
-        }
+        if let Some(batches) = self.batches { sum.in_batches(batches) } else { Ok(sum) }
     }
 
     /// Rate of the coins of a step, where it tosses any.
     fn coins(&self) -> Option<SamplingRate> {
         (self.batches.is_none() && self.sampling_rate.numerator() < SamplingRate::DENOMINATOR).then_some(self.sampling_rate)
-    }
-
-    /// How often a visit repeats its event: the epochs, or the steps where each is an event by itself.
-    fn repetitions(&self) -> u32 {
-        self.steps / self.batches.unwrap_or(1).max(1)
     }
 
     /// Largest norm of a unit's term: C, or 1 where terms are sent in units of C.
@@ -425,7 +414,8 @@ impl UpdateRules for DpOptimisationSpec {
     }
 
     fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.step_event(self.coordinates(task.dimension))?.repeated(self.repetitions().into()))
+        // Whole epochs, or steps where each is an event by itself.
+        Ok(self.step_event(self.coordinates(task.dimension))?.repeated((self.steps / self.batches.unwrap_or(1).max(1)).into()))
     }
 
     fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
