@@ -12,7 +12,7 @@ start_cluster() {
     scheduler=$(port)
     for role in scheduler head executor; do
         sed -e "s/^host = \"dp-pvi-scheduler\"/host = \"localhost\"/" -e "s/^port = 50050/port = $scheduler/" -e 's/^bind = .*/bind = "127.0.0.1"/' \
-            -e 's/^lost_after_seconds = .*/lost_after_seconds = 5/' -e 's/^parts = .*/parts = 8/' "$samples/$role.toml" >"$engine/$role.toml"
+            -e 's/^lost_after_seconds = .*/lost_after_seconds = 120/' -e 's/^parts = .*/parts = 8/' "$samples/$role.toml" >"$engine/$role.toml"
     done
     dp-pvi-site-engine scheduler --config "$engine/scheduler.toml" </dev/null 2>"$out/scheduler.log" &
     processes+=("$!")

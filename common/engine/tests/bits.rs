@@ -212,19 +212,20 @@ fn free_port() -> u16 {
 }
 
 impl Cluster {
+    /// One in which no executor is to be lost, however busy the machine is.
     fn start(folder: &Path, executors: usize, parts: usize) -> Self {
-        Self::start_over(folder, folder, executors, parts)
+        Self::start_over(folder, folder, executors, parts, 120)
     }
 
-    /// Executors read these snapshots only.
-    fn start_over(folder: &Path, snapshots: &Path, executors: usize, parts: usize) -> Self {
+    /// Executors read these snapshots only, and count as lost after so many seconds without a word.
+    fn start_over(folder: &Path, snapshots: &Path, executors: usize, parts: usize, lost_after: u64) -> Self {
         let keys = folder.join("keys");
         assert!(Command::new(PROGRAM).arg("keys").arg("--out").arg(&keys).status().unwrap().success());
         let port = free_port();
         let write = |role: &str, name: &str, more: &str| {
             let text = format!(
                 "[tls]\nca = \"ca.pem\"\ncert = \"{role}.pem\"\nkey = \"{role}.key\"\n[scheduler]\nbind = \"127.0.0.1\"\nhost = \"localhost\"\nport = {port}\n\
-                 lost_after_seconds = 5\n[sum]\nparts = {parts}\n{more}"
+                 lost_after_seconds = {lost_after}\n[sum]\nparts = {parts}\n{more}"
             );
             fs::write(keys.join(name), text).unwrap();
         };
@@ -317,7 +318,7 @@ fn asking<M: FnMut(&mut Child) + Send + 'static>(config: &Path, meanwhile: M) ->
 fn an_executor_reads_the_snapshots_of_its_folder_only() {
     let folder = tempfile::tempdir().unwrap();
     here(folder.path(), 100);
-    let cluster = Cluster::start_over(folder.path(), &folder.path().join("keys"), 1, 2);
+    let cluster = Cluster::start_over(folder.path(), &folder.path().join("keys"), 1, 2, 120);
     let (ask, said) = asking(&folder.path().join("keys/head.toml"), |_| {});
     let units = elsewhere(folder.path(), 100, cluster.key(), &ask);
     assert!(asked(&task(), 0, &units).is_err());
@@ -363,7 +364,7 @@ fn a_cluster_has_the_bits_of_one_process_and_leaves_nothing_behind() {
 fn an_executor_that_is_killed_in_the_middle_changes_no_bit() {
     let (folder, task) = (tempfile::tempdir().unwrap(), task());
     let own = here(folder.path(), 20_000);
-    let mut cluster = Cluster::start(folder.path(), 2, 64);
+    let mut cluster = Cluster::start_over(folder.path(), folder.path(), 2, 64, 5);
     // Ended once the executor that will be killed has made a part.
     let (mut victim, kept) = (cluster.executors.remove(1), folder.path().join("work-1"));
     let killed = Arc::new(Mutex::new(false));
@@ -402,7 +403,7 @@ fn other_head(keys: &Path, name: &str, port: u16, role: &str) -> PathBuf {
 #[test]
 fn a_cluster_says_whether_it_can_sum() {
     let folder = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::start(folder.path(), 1, 2);
+    let mut cluster = Cluster::start_over(folder.path(), folder.path(), 1, 2, 5);
     let keys = folder.path().join("keys");
     let head = keys.join("head.toml");
     let there = ready(&head);
