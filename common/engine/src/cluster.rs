@@ -20,7 +20,7 @@ use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
 use crate::asked::AGAIN;
-use crate::config::{Config, site_key};
+use crate::config::{Config, EXECUTORS, site_key};
 use crate::flight::Parts;
 use crate::guard::Guard;
 use crate::term_sum::Codec;
@@ -28,9 +28,6 @@ use crate::tls::{Heard, LARGEST, Mutual, Role};
 
 /// Seconds after which a sum's files are removed, where nobody removed them before.
 const FORGET: u64 = 5;
-
-/// What a head asks the scheduler for: whether there are executors.
-pub(crate) const EXECUTORS: &str = "executors";
 
 fn in_words(error: BallistaError) -> String {
     error.to_string()

@@ -9,6 +9,9 @@ use dp_pvi_privacy::parts::SiteKey;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+/// What a head asks the scheduler for: whether there are executors.
+pub(crate) const EXECUTORS: &str = "executors";
+
 /// Environment variable that comes before `[executor] host`: where executors are made, each has an address of its own and they share a file.
 const HOST: &str = "DP_PVI_ENGINE_HOST";
 

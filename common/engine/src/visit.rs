@@ -22,8 +22,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::cluster::EXECUTORS;
-use crate::config::Config;
+use crate::config::{Config, EXECUTORS};
 use crate::term_sum::{Codec, TermSum};
 use crate::tls::Mutual;
 

@@ -275,19 +275,13 @@ impl Raw {
     }
 
     fn sampling_rate(&self) -> Result<SamplingRate, TaskError> {
-        if let Some(batches) = self.batches {
-            require(
-                self.sampling_rate.is_none() && self.expected_batch.is_none() && self.units_per_site.is_none(),
-                "give batches, or sampling_rate, or expected_batch with units_per_site, not several of them",
-            )?;
-            return share_of_a_batch(batches);
-        }
-        match (self.sampling_rate, self.expected_batch, self.units_per_site) {
-            (rate, None, None) => checked(SamplingRate::nearest(rate.unwrap_or(1.0))),
+        match (self.batches, self.sampling_rate, self.expected_batch, self.units_per_site) {
+            (Some(batches), None, None, None) => share_of_a_batch(batches),
+            (None, rate, None, None) => checked(SamplingRate::nearest(rate.unwrap_or(1.0))),
             #[allow(clippy::cast_precision_loss, reason = "a count, rounded to a rate afterwards")]
-            (None, Some(batch), Some(units)) if units > 0 => checked(SamplingRate::nearest((batch / units as f64).min(1.0))),
-            (None, ..) => invalid("expected_batch needs units_per_site above 0, and the other way round"),
-            (Some(_), ..) => invalid("give sampling_rate, or expected_batch with units_per_site, not both"),
+            (None, None, Some(batch), Some(units)) if units > 0 => checked(SamplingRate::nearest((batch / units as f64).min(1.0))),
+            (None, None, ..) => invalid("expected_batch needs units_per_site above 0, and the other way round"),
+            _ => invalid("give batches, or sampling_rate, or expected_batch with units_per_site, not several of them"),
         }
     }
 }
@@ -375,12 +369,11 @@ impl UpdateRules for DpOptimisationSpec {
         )?;
         requires_clip_norms([&self.clip_norm])?;
         require(self.steps >= 1, "steps must be at least 1")?;
-        if let Some(batches) = self.batches {
+        if let (Some(batches), steps) = (self.batches, self.steps) {
             require(self.sampling_rate == share_of_a_batch(batches)?, "sampling_rate must be what is nearest to 1/batches: leave it out")?;
-            if !self.steps.is_multiple_of(batches) {
+            if !steps.is_multiple_of(batches) {
                 return invalid(&format!(
-                    "a visit is whole epochs: with batches = {batches} give steps = {batches} or a multiple of it, not {}",
-                    self.steps
+                    "a visit is whole epochs: with batches = {batches} give steps = {batches} or a multiple of it, not {steps}"
                 ));
             }
         }
