@@ -350,10 +350,11 @@ impl DpOptimisationSpec {
 
     /// What one step is to an accountant; of a batch it is the whole epoch.
     fn step_event(&self, coordinates: u32) -> Result<DpEvent, LatticeOverflow> {
-        match self.max_units {
-            Some(max_units) => Ok(self.batch_mechanism(coordinates, max_units)?.event()),
-            None => Ok(self.mechanism(coordinates)?.event()),
-        }
+        Ok(if let Some(most) = self.max_units {
+            self.batch_mechanism(coordinates, most)?.event()
+        } else {
+            self.mechanism(coordinates)?.event()
+        })
     }
 }
 
