@@ -280,8 +280,7 @@ impl Raw {
             (None, rate, None, None) => checked(SamplingRate::nearest(rate.unwrap_or(1.0))),
             #[allow(clippy::cast_precision_loss, reason = "a count, rounded to a rate afterwards")]
             (None, None, Some(batch), Some(units)) if units > 0 => checked(SamplingRate::nearest((batch / units as f64).min(1.0))),
-            (None, None, ..) => invalid("expected_batch needs units_per_site above 0, and the other way round"),
-            _ => invalid("give batches, or sampling_rate, or expected_batch with units_per_site, not several of them"),
+            _ => invalid("give batches, or sampling_rate, or expected_batch with units_per_site above 0, not several of them"),
         }
     }
 }
@@ -350,11 +349,10 @@ impl DpOptimisationSpec {
 
     /// What one step is to an accountant; of a batch it is the whole epoch.
     fn step_event(&self, coordinates: u32) -> Result<DpEvent, LatticeOverflow> {
-        Ok(if let Some(most) = self.max_units {
-            self.batch_mechanism(coordinates, most)?.event()
-        } else {
-            self.mechanism(coordinates)?.event()
-        })
+        match self.max_units {
+            Some(max_units) => Ok(self.batch_mechanism(coordinates, max_units)?.event()),
+            None => Ok(self.mechanism(coordinates)?.event()),
+        }
     }
 }
 
