@@ -2,6 +2,8 @@
 //!
 //! It needs `chromium` (or `DP_PVI_CHROMIUM`) and Rust's target wasm32-wasip1; without one of them, the test says what it leaves out.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
