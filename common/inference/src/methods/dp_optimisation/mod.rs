@@ -20,7 +20,7 @@
 //!   summed batch by batch, with the rounding that [`BatchSum`] charges.
 //! * **Event**: L times the event of one step, Poisson-sampled where q < 1; with `batches` L/T times that of a whole epoch of random allocation. The permit is consumed
 //!   into exactly L step permits, and those of an epoch share one draw of the units' batches.
-//! * **Epochs and messages**: nothing leaves the process before the last step of the visit: the sums of its steps are in the memory of [`run`] only, and its one message is stored
+//! * **Epochs and messages**: nothing leaves the process before the last step of the visit: the sums of its steps are in the memory of `run` only, and its one message is stored
 //!   and sent when it is whole. A visit is whole epochs, so that no epoch spans two messages ([`dp_pvi_accounting::proofs::random_allocation`]).
 //! * **State**: the factor moves by ρΔ, which is public; no noise is removed later.
 
