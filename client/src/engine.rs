@@ -161,8 +161,8 @@ fn started(engine: &Engine, arguments: &[&OsStr], question: &[u8]) -> std::resul
             patience.as_secs()
         ))),
     });
-    let output = ended.inspect_err(|_| drop(group.end()))?;
-    if output.status.success() { Ok(output.stdout) } else { Err(failed(&format_args!("ended with {}", output.status))) }
+    let (status, written) = ended.inspect_err(|_| drop(group.end()))?;
+    if status.success() { Ok(written) } else { Err(failed(&format_args!("ended with {status}"))) }
 }
 
 /// Takes a list of answers apart: each has its length before it, 4 bytes, little-endian.

@@ -21,7 +21,7 @@ pub struct Engine {
     pub patience: Duration,
 }
 
-/// An hour.
+/// An hour. The compiler sees that it is not 0.
 const SECONDS: NonZeroU64 = NonZeroU64::new(3600).unwrap();
 
 #[derive(Deserialize)]

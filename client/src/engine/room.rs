@@ -1,9 +1,9 @@
 //! How much the cluster may answer: what is too much is refused before the first visit where the task says so, and while it is read otherwise.
 
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
-use std::process::{Child, Output};
-use std::{fs, thread};
+use std::process::{Child, ExitStatus};
 
 use serde::Deserialize;
 
@@ -52,17 +52,11 @@ pub(super) fn fits(config: &Path, integers: u64) -> Result<(), String> {
     Err(format!("{file}: with parts = {parts} the answers to one visit of the task are more than {} MiB, {what}", LARGEST >> 20))
 }
 
-/// What [`Child::wait_with_output`] gives, of a program that may not write more than answers can be.
+/// How a program ended and what it wrote, which may not be more than answers can be.
 ///
 /// # Errors
 /// The system's; it wrote more, and was ended.
-pub(super) fn output(mut child: Child) -> io::Result<Output> {
-    let stderr = child.stderr.take().map(|mut stderr| {
-        thread::spawn(move || {
-            let mut said = Vec::new();
-            stderr.by_ref().take(LARGEST).read_to_end(&mut said).map(|_| said)
-        })
-    });
+pub(super) fn output(mut child: Child) -> io::Result<(ExitStatus, Vec<u8>)> {
     let mut stdout = Vec::new();
     let read = child.stdout.take().map_or(Ok(0), |from| capped(from, LARGEST, &mut stdout));
     if read.is_err() {
@@ -70,8 +64,7 @@ pub(super) fn output(mut child: Child) -> io::Result<Output> {
     }
     let status = child.wait()?;
     read?;
-    let stderr = stderr.map_or(Ok(Vec::new()), |said| said.join().unwrap_or_else(|_| Ok(Vec::new())))?;
-    Ok(Output { status, stdout, stderr })
+    Ok((status, stdout))
 }
 
 fn capped(from: impl Read, most: u64, into: &mut Vec<u8>) -> io::Result<usize> {
@@ -108,8 +101,8 @@ mod tests {
             let mut command = Command::new("sh");
             command.arg("-c").arg(line).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
         };
-        let ended = output(start("printf abc; exit 3")).unwrap();
-        assert_eq!((ended.stdout.as_slice(), ended.status.code()), (&b"abc"[..], Some(3)));
+        let (status, written) = output(start("printf abc; exit 3")).unwrap();
+        assert_eq!((written.as_slice(), status.code()), (&b"abc"[..], Some(3)));
         let mut read = Vec::new();
         let mut child = start("exec yes");
         assert!(capped(child.stdout.take().unwrap(), 1000, &mut read).is_err());
