@@ -10,7 +10,7 @@ fn build_a_permit(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Per
 }
 
 fn build_a_step(event: DpEvent, release: ReleaseId, scope: PermitScope) -> StepPermit {
-    StepPermit { event, release, scope, fallback: None, step: 0 }
+    StepPermit { event, release, scope, fallback: None, step: 0, batch: None }
 }
 
 fn write_an_attachment(factor: Vec<f64>) -> Attachment {
