@@ -4,11 +4,6 @@ use crate::format::{Certificate, Event, Noise, Part, Proof, Relation, Sampling};
 use crate::fourier::{STAGE, roots, times, transform};
 use crate::{Refusal, interval::Interval, interval::point, normal::upper, pair::Grid, pair::Kind, pair::Pair, require};
 
-/// Whether a number, which is one, lies between two others.
-fn among(x: f64, low: f64, high: f64) -> bool {
-    (low..=high).contains(&x)
-}
-
 /// Checks a certificate, and answers what it says: that what ran are its events, and that it is about its binding, the caller compares.
 ///
 /// # Errors
@@ -17,14 +12,16 @@ pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
     let certificate = Certificate::read(bytes)?;
     let Certificate { format, relation, delta, epsilon, slack, binding, events, proofs, .. } = &certificate;
     require(format == "dp-pvi-certificate-1", "the format")?;
-    require(among(*delta, 1e-100, 1.0) && among(*epsilon, 0.0, 600.0) && among(*slack, 0.0, *epsilon), "delta, epsilon or slack")?;
+    require((1e-100..=1.0).contains(delta), "delta")?;
+    require((0.0..=600.0).contains(epsilon) && (0.0..=*epsilon).contains(slack), "epsilon or slack")?;
     let hash = |text: &String| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     require(binding.iter().flatten().all(hash), "a hash of the binding")?;
     let ascend = events.windows(2).all(|two| (two[0].noise, two[0].sampling) < (two[1].noise, two[1].sampling));
     require((1..=1000).contains(&events.len()) && ascend, "events or their order")?;
     require(events.iter().all(|event| fits(event, *relation)), "an event, or its sampling under this relation")?;
-    let of = |event: &Event| if let Noise::FineDiscreteGaussian(.., n) = event.noise { event.count.saturating_mul(n.into()) } else { 0 };
-    let numbers = events.iter().map(of).fold(0, u64::saturating_add);
+    let each = |event: &Event| if let Noise::FineDiscreteGaussian(.., n) = event.noise { u64::from(n) } else { 0 };
+    let releases = |event: &Event| if let Sampling::RandomAllocation(t) = event.sampling { t.into() } else { 1 };
+    let numbers = events.iter().map(|event| event.count.saturating_mul(each(event) * releases(event))).fold(0, u64::saturating_add);
     require(numbers == 0 || (numbers <= 1 << 36 && *epsilon <= 100.0), "numbers with discrete noise, 2^36 at most for epsilon up to 100")?;
     // What discrete noise that is accounted as continuous adds to δ.
     let addition = if numbers == 0 { 0.0 } else { (point(numbers as f64) * point(2e-20) + point(1e-30)).mass() };
@@ -44,14 +41,16 @@ pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
 /// Whether there is a pair for an event, and its numbers are within what the proof covers.
 fn fits(event: &Event, relation: Relation) -> bool {
     let noise = match event.noise {
-        Noise::Gaussian(_) => among(shift(event.noise, 1.0), 1e-9, 1e3 + 1.0),
-        Noise::DiscreteGaussian(s, bound) => among(s, 1e-2, 1e4) && (1..=1_000_000).contains(&bound),
-        Noise::FineDiscreteGaussian(s, .., h, n) => s >> 20 > 0 && h.min(n) > 0 && among(shift(event.noise, 2.0), 1e-9, 16.0),
+        Noise::Gaussian(_) => (1e-9..=1e3 + 1.0).contains(&shift(event.noise, 1.0)),
+        Noise::DiscreteGaussian(s, bound) => (1e-2..=1e4).contains(&s) && (1..=1_000_000).contains(&bound),
+        Noise::FineDiscreteGaussian(s, .., h, n) => s >> 20 > 0 && h.min(n) > 0 && (1e-9..=16.0).contains(&shift(event.noise, 2.0)),
     };
     let sampling = match (event.sampling, event.noise, relation) {
         (Sampling::None, ..) => true,
         (_, Noise::DiscreteGaussian(..), _) | (Sampling::FixedBatch(_), _, Relation::ZeroOut) => false,
-        (Sampling::Poisson(q) | Sampling::FixedBatch(q), ..) => among(q, 1e-12, 1.0),
+        (Sampling::RandomAllocation(_), _, Relation::ReplaceOne) => false,
+        (Sampling::Poisson(q) | Sampling::FixedBatch(q), ..) => (1e-12..=1.0).contains(&q),
+        (Sampling::RandomAllocation(t), noise, _) => (2..=1 << 20).contains(&t) && (1e-3..=8.0).contains(&shift(noise, 1.0)),
     };
     noise && sampling && (1..=1 << 50).contains(&event.count)
 }
@@ -87,6 +86,7 @@ fn steps(events: &[Event], factor: f64, one_sided: Kind) -> Vec<(Pair, i64)> {
         (Noise::DiscreteGaussian(s, bound), _) => Some(Pair(Kind::Lattice, s, factor * bound as f64)),
         (noise, Sampling::FixedBatch(q)) => Some(Pair(if replaces { Kind::Symmetrised } else { one_sided }, shift(noise, 2.0), q)),
         (noise, Sampling::Poisson(q)) => Some(Pair(if replaces { Kind::Replace } else { one_sided }, shift(noise, 1.0), q)),
+        (noise, Sampling::RandomAllocation(t)) => Some(Pair(Kind::Epoch(one_sided == Kind::Remove), shift(noise, 1.0), t.into())),
         (_, Sampling::None) => None,
     };
     let r = gaussian(events, factor);
@@ -109,8 +109,8 @@ fn power(z: (f64, f64), n: i64) -> (f64, f64) {
 /// An upper bound on δ(ε) of one direction.
 fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, Refusal> {
     let Proof { width, points, first, tilt, truncation, rounding, ref parts } = *proof;
-    require(among(width, 1e-12, 1.0) && among(tilt, 1e-12, 1e9), "a grid's width or a tilt")?;
-    require(among(truncation, 0.0, 1.0) && among(rounding, 0.0, 1.0), "a budget")?;
+    require((1e-12..=1.0).contains(&width) && (1e-12..=1e9).contains(&tilt), "a grid's width or a tilt")?;
+    require((0.0..=1.0).contains(&truncation) && (0.0..=1.0).contains(&rounding), "a budget")?;
     require(points.is_power_of_two() && (16..=1 << 22).contains(&points), "points, a power of two from 16 to 2^22")?;
     let near = |k: i64| k.unsigned_abs() < 1 << 40;
     require(near(first) && parts.iter().all(|&Part(_, l, h, f)| near(l) && near(h) && l < h && f < 40), "a window, or the grid of a step")?;
@@ -123,8 +123,9 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
     let (roots, stage) = (roots(n), STAGE * f64::from(n.trailing_zeros()));
     // For each frequency: the product of the parts' transforms, of bounds on their moduli, and the relative errors of its factors, summed.
     let mut spectrum = vec![((1.0, 0.0), 1.0, 0.0); half + 1];
-    // Logarithms of what the tilted laws were divided by, and of their sums after that; the losses at the indices 0; infinite losses.
-    let (mut scale, mut excess, mut offset, mut infinite, mut total) = (point(0.0), point(0.0), point(0.0), point(0.0), 0.0);
+    // Logarithms of what the tilted laws were divided by, and of their sums after that; the losses at the indices 0; infinite losses; what masses are above 1.
+    let [mut scale, mut excess, mut offset, mut infinite, mut more] = [point(0.0); 5];
+    let mut total = 0.0;
     for (&(pair, repeated), &Part(start, low, high, fineness)) in steps.iter().zip(parts) {
         let (law, beyond) = pair.law(&Grid { offset: start, width, low, high, fineness })?;
         let masses = || law.iter().copied().zip(low..).filter(|(mass, _)| *mass > 0.0);
@@ -153,6 +154,7 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
         excess = excess + repeated * (point(sum) + point(-1.0));
         offset = offset + repeated * point(start);
         infinite = infinite + repeated * point(beyond);
+        more = more + repeated * point(law.iter().fold(point(-1.0), |sum, mass| sum + point(*mass)).mass());
     }
     require(total <= 1e11, "more than 1e11 steps")?;
     // All entries of the window share one bound on their error, the transform back included.
@@ -176,7 +178,7 @@ fn composed(proof: &Proof, steps: &[(Pair, i64)], epsilon: f64) -> Result<f64, R
         main = (main + (point(weight) * point((values[place(k)].0 / n as f64).max(0.0))).mass()).next_up();
         lost = (lost + (point(weight) * point(each)).mass()).next_up();
     }
-    let truncated = (infinite + (scale + excess + -tilted(end)).exp()).mass();
+    let truncated = (infinite * more.exp() + (scale + excess + -tilted(end)).exp()).mass();
     require(truncated <= truncation && lost <= rounding, "more losses left out, or larger rounding errors, than it states")?;
     Ok((point(main) + point(truncation) + point(rounding)).mass())
 }

@@ -76,6 +76,8 @@ pub enum Sampling {
     Poisson(f64),
     /// A batch of fixed size, as a share of all.
     FixedBatch(f64),
+    /// An epoch of so many releases: each is over one batch, and every unit is in one of them.
+    RandomAllocation(u32),
 }
 
 /// One direction, on one grid.
@@ -118,6 +120,7 @@ impl Certificate {
 }
 
 /// SHA-256 of a text, in lower-case hexadecimal digits.
-pub(crate) fn digest(text: &str) -> String {
+#[must_use]
+pub fn digest(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -44,6 +44,13 @@ impl Interval {
         self.rising(exponential, 0.0)
     }
 
+    /// ln x: of a guess, and of what it is off by, with 1 − 1/x ≤ ln x ≤ x − 1.
+    pub(crate) fn ln(self) -> Self {
+        let guess = point(self.lo.ln());
+        let rest = self * (-guess).exp();
+        Self { lo: (guess + point(1.0) + -point(rest.lo).reciprocal()).lo, hi: (guess + point(rest.hi) + point(-1.0)).hi }
+    }
+
     /// e^x − 1.
     pub(crate) fn exp_m1(self) -> Self {
         let one = |x: f64| if x.abs() <= 0.34 { point(x * small(x)).within(ERROR) } else { exponential(x) + point(-1.0) };
@@ -89,9 +96,6 @@ impl Neg for Interval {
 impl Mul for Interval {
     type Output = Self;
     fn mul(self, other: Self) -> Self {
-        if self.lo >= 0.0 && other.lo >= 0.0 {
-            return outward(self.lo * other.lo, self.hi * other.hi);
-        }
         let all = [self.lo * other.lo, self.lo * other.hi, self.hi * other.lo, self.hi * other.hi];
         let none = if all.iter().any(|x| x.is_nan()) { f64::NAN } else { 0.0 };
         outward(none + all.into_iter().fold(f64::INFINITY, f64::min), none + all.into_iter().fold(f64::NEG_INFINITY, f64::max))

@@ -9,24 +9,23 @@
 //!   for guesses only, which are checked.
 //!
 //! # Bounds of the work
-//! 2^22 points, 1000 events, 2^23 points in the grids of all events and atoms of their lattices, 2^26 points transformed; what asks for more is refused.
+//! 2^22 points, 1000 events, 2^23 points in the grids of all events and atoms of their lattices, for which each kind of epoch counts as 2^19, 2^26 points transformed; what asks for more is refused.
 
 #![allow(clippy::pedantic, reason = "casts: counts are checked to lie below 2^50 and indices below 2^41 before anything is done with them")]
 
 mod check;
+mod epoch;
 mod format;
 mod fourier;
 mod interval;
 mod normal;
 mod pair;
-mod posterior;
 
 #[doc = include_str!("../../accounting/proofs/verifier.md")]
 pub mod proof {}
 
 pub use check::verify;
-pub use format::{Certificate, Event, Noise, Part, Proof, Relation, Sampling};
-pub use posterior::{Finding, verify_file};
+pub use format::{Certificate, Event, Noise, Part, Proof, Relation, Sampling, digest};
 
 /// Why a certificate is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -34,9 +33,6 @@ pub enum Refusal {
     /// Not a certificate, or a number that the format does not allow.
     #[error("not in order ({0}): write the certificate anew, or export the posterior again")]
     Form(&'static str),
-    /// A posterior that its certificates do not cover.
-    #[error("{0}: do not rely on the posterior, and export it again; where it says why it has no certificate, nothing can be checked")]
-    Posterior(&'static str),
     /// A step's losses do not fit the grid.
     #[error("the losses of a step cannot be enclosed on the stated grid: ask for a certificate with a wider grid")]
     Grid,

@@ -1,6 +1,6 @@
 //! Pairs of distributions, and their losses on a grid: rounded so that the grid's law is worse than the pair's. Proof: [`crate::proof`], "Grids".
 
-use crate::{Refusal, interval::Interval, interval::point, normal::between, normal::upper};
+use crate::{Refusal, epoch::Spread, interval::Interval, interval::point, normal::between, normal::upper};
 
 /// What one step is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Symmetrised,
     /// The discrete Gaussian of parameter r, shifted by the integer q, against itself.
     Lattice,
+    /// q⁻¹ Σ_t N(r·e_t, I) against N(0, I) in q dimensions, if that is so; else swapped.
+    Epoch(bool),
 }
 
 /// A pair: its kind, r and q.
@@ -64,9 +66,9 @@ fn tolerance(grid: &Grid, loss: f64) -> f64 {
 }
 
 impl Pair {
-    /// Atoms on one side that are computed one by one.
+    /// Atoms on one side that are computed one by one; of an epoch as many as take the same time as its law.
     pub(crate) fn atoms(&self) -> i64 {
-        i64::from(self.0 == Kind::Lattice) * ((40.0 * self.1).ceil() as i64 + 2)
+        (i64::from(matches!(self.0, Kind::Epoch(_))) << 19) + i64::from(self.0 == Kind::Lattice) * ((40.0 * self.1).ceil() as i64 + 2)
     }
 
     fn parts(&self) -> Vec<Part> {
@@ -132,7 +134,8 @@ impl Pair {
     pub(crate) fn law(&self, grid: &Grid) -> Result<(Vec<f64>, f64), Refusal> {
         let mut law = Law { masses: vec![0.0; (grid.high - grid.low + 1) as usize], low: grid.low };
         let (below, above) = match self.0 {
-            Kind::Lattice => self.lattice(grid, &mut law)?,
+            Kind::Lattice => place(self.lattice(), grid, &mut law)?,
+            Kind::Epoch(with) => place(Spread::of(self.1, self.2 as u32).losses(with), grid, &mut law)?,
             // Both parts end where the loss is exactly 0.
             Kind::Symmetrised if grid.offset != 0.0 || grid.low > 0 || grid.high < 0 => return Err(Refusal::Grid),
             Kind::Symmetrised => {
@@ -170,29 +173,34 @@ impl Pair {
         Ok((below, outside(from, f64::INFINITY)))
     }
 
-    /// Atom by atom: x beyond the shift has the mass e^{−x²/2s²}/Z and the loss Δ(2x + Δ)/2s².
-    fn lattice(&self, grid: &Grid, law: &mut Law) -> Result<(Interval, Interval), Refusal> {
+    /// Losses one by one, with their masses, and the mass of infinite ones: x beyond the shift has the mass e^{−x²/2s²}/Z and the loss Δ(2x + Δ)/2s².
+    fn lattice(&self) -> (Vec<(Interval, Interval)>, Interval) {
         let (s, shift, last) = (point(self.1), point(self.2), self.atoms());
         let spread = (point(2.0) * s * s).reciprocal();
         let height = |x: i64| (-(point(x as f64) * point(x as f64) * spread)).exp();
         // Less than the sum of all heights, which is what they are divided by.
         let total = (1..=last).fold(height(0), |sum, x| sum + point(2.0) * height(x)).lo;
-        let (share, inverse) = (point(total).reciprocal(), (-point(-grid.width).exp_m1()).reciprocal());
+        let share = point(total).reciprocal();
+        let loss = |x: i64| shift * (point(2.0) * point(x as f64) + shift) * spread;
         // Beyond the last one heights fall faster than e^{−40x/s}, on both sides.
-        let (mut below, mut above) =
-            (point(0.0), height(last) * (-(point(-40.0) * s.reciprocal()).exp_m1()).reciprocal() * share * point(2.0));
-        for x in -last..=last {
-            let (mass, loss) = (height(x) * share, shift * (point(2.0) * point(x as f64) + shift) * spread);
-            let guess = ((loss.hi - grid.offset) / grid.width).floor().clamp(-2e12, 2e12) as i64;
-            let k = guess + i64::from(grid.loss(guess + 1).lo < loss.hi);
-            match k {
-                _ if loss.hi <= grid.loss(grid.low).lo => below = below + mass,
-                _ if k >= grid.high => above = above + mass,
-                _ if k < grid.low || grid.loss(k + 1).lo < loss.hi => return Err(Refusal::Grid),
-                // The share that goes up is never less than the loss asks for.
-                _ => law.split(k, k + 1, mass, -(grid.loss(k) + -loss).exp_m1() * inverse * mass),
-            }
-        }
-        Ok((below, above))
+        let above = height(last) * (-(point(-40.0) * s.reciprocal()).exp_m1()).reciprocal() * share * point(2.0);
+        ((-last..=last).map(|x| (loss(x), height(x) * share)).collect(), above)
     }
+}
+
+/// Puts losses with masses on a grid; answers the masses below and above it.
+fn place((losses, mut above): (Vec<(Interval, Interval)>, Interval), grid: &Grid, law: &mut Law) -> Result<(Interval, Interval), Refusal> {
+    let (mut below, inverse) = (point(0.0), (-point(-grid.width).exp_m1()).reciprocal());
+    for (loss, mass) in losses {
+        let guess = ((loss.hi - grid.offset) / grid.width).floor().clamp(-2e12, 2e12) as i64;
+        let k = guess + i64::from(grid.loss(guess + 1).lo < loss.hi);
+        match k {
+            _ if loss.hi <= grid.loss(grid.low).lo => below = below + mass,
+            _ if k >= grid.high => above = above + mass,
+            _ if k < grid.low || grid.loss(k + 1).lo < loss.hi => return Err(Refusal::Grid),
+            // The share that goes up is never less than the loss asks for.
+            _ => law.split(k, k + 1, mass, -(grid.loss(k) + -loss).exp_m1() * inverse * mass),
+        }
+    }
+    Ok((below, above))
 }

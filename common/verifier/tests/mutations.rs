@@ -15,7 +15,7 @@ fn golden() -> Vec<(String, String)> {
     };
     let mut all: Vec<_> = std::fs::read_dir(folder).unwrap().map(read).collect();
     all.sort();
-    assert!(all.len() >= 7);
+    assert!(all.len() >= 8);
     all
 }
 
@@ -118,10 +118,38 @@ fn random_stronger_claims_are_refused_under_any_seal() {
             3 if text.contains("\"gaussian\":") => with(text, "gaussian", &format!("{}", number(text, "gaussian") * (1.0 - part))),
             4 if text.contains("\"poisson\":") => with(text, "poisson", &format!("{}", number(text, "poisson") * (1.0 + part))),
             4 if text.contains("\"fixed_batch\":") => with(text, "fixed_batch", &format!("{}", number(text, "fixed_batch") * (1.0 + part))),
+            4 if text.contains("\"random_allocation\":3") => with(text, "random_allocation", "2"),
             _ => continue,
         };
         assert!(verify(changed.as_bytes()).is_err(), "{name}: {changed}");
     }
+}
+
+/// Fewer batches cost more, a unit that is replaced has no pair, and so many kinds of epochs that they would take minutes are refused before the first is computed.
+#[test]
+fn epochs_are_of_two_batches_to_a_million_and_of_sixteen_kinds_at_most() {
+    let text = named("epochs");
+    assert!(verify(with(&text, "random_allocation", "2").as_bytes()).is_err());
+    for number in ["0", "1", "1048577", "-3", "3.0"] {
+        assert!(matches!(verify(with(&text, "random_allocation", number).as_bytes()), Err(Refusal::Form(_))), "{number}");
+    }
+    for noise in ["0.124", "1001.0"] {
+        assert!(matches!(verify(with(&text, "gaussian", noise).as_bytes()), Err(Refusal::Form(_))), "{noise}");
+    }
+    assert!(matches!(verify(sealed(&text.replacen("add_remove", "replace_one", 1)).as_bytes()), Err(Refusal::Form(_))));
+    // One unit whose terms are 0 in its place is no worse than none.
+    verify(sealed(&text.replacen("add_remove", "zero_out", 1)).as_bytes()).unwrap();
+
+    let kinds: Vec<String> = (2..19)
+        .map(|batches| format!("{{\"noise\":{{\"gaussian\":2.0}},\"sampling\":{{\"random_allocation\":{batches}}},\"count\":1}}"))
+        .collect();
+    let (before, rest) = text.split_once("\"events\":[").unwrap();
+    let mut many = format!("{before}\"events\":[{}],\"proofs\":{}", kinds.join(","), rest.split_once("\"proofs\":").unwrap().1);
+    for parts in ["[[0.0,-814,", "[[0.0,-1137,"] {
+        many = many.replacen(parts, &format!("[{}{}", "[0.0,-1,1,0],".repeat(16), &parts[1..]), 1);
+    }
+    let refusal = verify(sealed(&many).as_bytes()).unwrap_err();
+    assert!(refusal.to_string().contains("2^23 points at most"), "{refusal} {many}");
 }
 
 /// Hints of any kind prove nothing that is false: what is accepted is accepted by the proof, and a lower ε never is.

@@ -3,8 +3,12 @@
 
 use std::path::Path;
 
-use dp_pvi_verifier::{Finding, Refusal, verify_file};
+use dp_pvi_verifier::Refusal;
+use posterior::{Finding, Unproved, verify_file};
 use sha2::{Digest, Sha256};
+
+#[path = "../src/bin/dp-pvi-verify/posterior.rs"]
+mod posterior;
 
 fn hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -35,21 +39,21 @@ fn statement(trust: &str, epsilon: &str, fallback: &str) -> String {
 }
 
 /// A posterior with these statements, and further fields.
-fn posterior(privacy: &str, certificates: &str) -> String {
+fn file(privacy: &str, certificates: &str) -> String {
     format!("{{\"format\":2,\"task_hash\":\"{}\",\"run\":3,\"privacy\":[{privacy}],{certificates}\"task\":\"{{}}\"}}", task())
 }
 
 fn local() -> String {
     let (text, epsilon) = certificate("gaussian", "sums");
     let statement = statement("local", &epsilon.to_string(), "");
-    posterior(&format!("{statement},{statement}"), &format!("\"certificate\":{},", quoted(&text)))
+    file(&format!("{statement},{statement}"), &format!("\"certificate\":{},", quoted(&text)))
 }
 
 /// Under aggregated trust, with this text for the second certificate.
 fn aggregated(fallback: &str, second: &str) -> String {
     let (text, epsilon) = certificate("gaussian", "sums");
     let statement = statement("aggregated", &epsilon.to_string(), fallback);
-    posterior(&statement, &format!("\"certificate\":{},\"fallback_certificate\":{second},", quoted(&text)))
+    file(&statement, &format!("\"certificate\":{},\"fallback_certificate\":{second},", quoted(&text)))
 }
 
 fn refused(text: &str, words: &str) {
@@ -87,13 +91,13 @@ fn a_posterior_states_no_more_than_its_certificate_proves() {
     }
     refused(&replaced(&text, "\"certificate\":{\"text\"", "\"certificate\":{\"absent\""), "its epsilon has no certificate");
     refused(&replaced(&text, "\"certificate\":{", "\"other\":{"), "its epsilon has no certificate");
-    refused(&posterior("", &format!("\"certificate\":{},", quoted(&certificate("gaussian", "sums").0))), "it states nothing for any site");
+    refused(&file("", &format!("\"certificate\":{},", quoted(&certificate("gaussian", "sums").0))), "it states nothing for any site");
     // A changed byte of the certificate.
     refused(&replaced(&text, "\\\"count\\\":10", "\\\"count\\\":11"), "not sealed");
     // A certificate without a binding is of no run.
     let unbound = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gaussian.json")).unwrap();
     let statement = statement("local", &epsilon.to_string(), "");
-    refused(&posterior(&statement, &format!("\"certificate\":{},", quoted(&unbound))), "of another run or task");
+    refused(&file(&statement, &format!("\"certificate\":{},", quoted(&unbound))), "of another run or task");
 }
 
 /// Readers of JSON differ in which of two fields of one name they take: a file that has one twice is none.
@@ -118,7 +122,7 @@ fn a_field_that_is_there_twice_is_refused() {
         refused(&replaced(&text, from, to), "each field once");
     }
     for nothing in ["", "{}", "[]", "null"] {
-        assert!(matches!(verify_file(nothing.as_bytes()), Err(Refusal::Form(_))), "{nothing}");
+        assert!(matches!(verify_file(nothing.as_bytes()), Err(Unproved::Refused(Refusal::Form(_)))), "{nothing}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::{Refusal, check::verify, format::Certificate, format::Relation, format::digest};
+use dp_pvi_verifier::{Certificate, Refusal, Relation, digest, verify};
 
 /// What is read of a posterior. Each of these fields is there once.
 #[derive(Deserialize)]
@@ -31,8 +31,19 @@ enum Certified {
     Absent(String),
 }
 
+/// Why a file is not accepted.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Unproved {
+    /// No certificate, or one that does not hold.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A posterior that its certificates do not cover.
+    #[error("{0}: do not rely on the posterior, and export it again; where it says why it has no certificate, nothing can be checked")]
+    Posterior(&'static str),
+}
+
 /// What is claimed, in words; and its certificate, or why it has none.
-pub type Finding = (&'static str, Result<Certificate, String>);
+pub(crate) type Finding = (&'static str, Result<Certificate, String>);
 
 /// Checks a certificate, or a `posterior.json`: that its certificates hold and are bound to the run and the task that the file names, that no site's
 /// statement claims more, and that there is a second one, about other events, where noise is whole only in a sum over sites. That one may be missing where nothing is
@@ -40,13 +51,13 @@ pub type Finding = (&'static str, Result<Certificate, String>);
 ///
 /// # Errors
 /// Other files, a posterior without a certificate, and every claim that is not proved.
-pub fn verify_file(bytes: &[u8]) -> Result<Vec<Finding>, Refusal> {
+pub(crate) fn verify_file(bytes: &[u8]) -> Result<Vec<Finding>, Unproved> {
     if bytes.starts_with(b"{\"format\":\"") {
         return Ok(vec![("epsilon", Ok(verify(bytes)?))]);
     }
     let file: Posterior = serde_json::from_slice(bytes).map_err(|_| Refusal::Form("no posterior.json that has each field once"))?;
     let sites = &file.privacy;
-    let demand = |ok: bool, what| if ok { Ok(()) } else { Err(Refusal::Posterior(what)) };
+    let demand = |ok: bool, what| if ok { Ok(()) } else { Err(Unproved::Posterior(what)) };
     demand(!sites.is_empty(), "it states nothing for any site")?;
     let run = digest(&format!("{}/{}", file.task_hash, file.run));
     let check = |text: &str, claim: fn(&Statement) -> Option<f64>| {
@@ -58,16 +69,16 @@ pub fn verify_file(bytes: &[u8]) -> Result<Vec<Finding>, Refusal> {
             relation && site.delta >= certificate.delta && claim(site) >= Some(certificate.epsilon)
         };
         demand(sites.iter().all(covers), "it states more than is proved")?;
-        Ok(certificate)
+        Ok::<_, Unproved>(certificate)
     };
-    let Some(Certified::Text(text)) = &file.certificate else { return Err(Refusal::Posterior("its epsilon has no certificate")) };
+    let Some(Certified::Text(text)) = &file.certificate else { return Err(Unproved::Posterior("its epsilon has no certificate")) };
     let joint = check(text, |site| site.epsilon)?;
     let local = sites.iter().all(|site| site.trust == "local" && site.fallback_epsilon.is_none());
     let worst = match file.fallback_certificate {
         None if local => return Ok(vec![("epsilon", Ok(joint))]),
         Some(Certified::Absent(why)) if !local && sites.iter().all(|site| site.fallback_epsilon.unwrap_or(f64::MAX) > 100.0) => Err(why),
         Some(Certified::Text(text)) => Ok(check(&text, |site| site.fallback_epsilon)?),
-        _ => return Err(Refusal::Posterior("its fallback epsilon has no certificate")),
+        _ => return Err(Unproved::Posterior("its fallback epsilon has no certificate")),
     };
     // One share of the noise is another event than the sum of all.
     let events = |one: &Certificate| one.binding.as_ref().map(|to| to[2].clone());
