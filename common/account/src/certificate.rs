@@ -94,6 +94,13 @@ mod tests {
             rows.push((plan(relation, &[discrete(0.7, 1, 1)]), 1e-3));
             rows.push((plan(relation, &[discrete(1000.0, 100, 64)]), 1e-9));
         }
+        for (sigma, batches, epochs, delta) in
+            [(1.0, 10, 1, 1e-5), (1.0, 100, 10, 1e-6), (3.0, 39, 100, 1e-8), (0.5, 2, 1, 1e-5), (0.6, 1 << 14, 3, 1e-5)]
+        {
+            let epoch = Phase::gaussian(sigma, Sampling::RandomAllocation(batches), epochs);
+            rows.push((plan(Neighbours::AddRemove, &[epoch]), delta));
+            rows.push((plan(Neighbours::ZeroOut, &[epoch, Phase::gaussian(4.0, Sampling::Poisson(0.1), 20)]), delta));
+        }
         rows
     }
 
@@ -143,6 +150,10 @@ mod tests {
         DpEvent::PoissonSampled { rate: SamplingRate::nearest(q).unwrap(), event: Box::new(event) }
     }
 
+    fn epoch(batches: u64, event: DpEvent) -> DpEvent {
+        DpEvent::RandomAllocation { batches, event: Box::new(event) }
+    }
+
     /// A run's name, its events with how many visits are each, and whether the claim is exactly what is stated.
     type Run = (&'static str, Vec<(DpEvent, u64)>, bool);
 
@@ -169,12 +180,24 @@ mod tests {
         ]
     }
 
+    /// Runs whose units are in one batch of each epoch.
+    fn runs_of_epochs() -> Vec<Run> {
+        let units = |noise| lattice(noise, 0, Terms::Units);
+        vec![
+            ("epochs", vec![(epoch(20, units(1.5)).repeated(3), 10)], false),
+            ("many batches", vec![(epoch(1953, units(0.8)), 4)], false),
+            ("a look and epochs", vec![(units(20.0), 1), (epoch(39, units(2.0)).repeated(2), 5)], false),
+            ("one batch", vec![(epoch(1, units(12.0)), 8)], true),
+        ]
+    }
+
     /// The claim that a run's statement makes is certified as it stands: the accountant's bound has room for the check. Only rare steps, many kinds of them, and steps beside releases that are not sampled need more.
     #[test]
     fn runs_of_lattice_noise_have_certificates_of_what_is_stated() {
         let delta = Delta::new(1e-5).unwrap();
         for relation in [Relation::AddRemove, Relation::ReplaceOne] {
-            for (name, events, exact) in runs() {
+            let epochs = if relation == Relation::AddRemove { runs_of_epochs() } else { Vec::new() };
+            for (name, events, exact) in runs().into_iter().chain(epochs) {
                 let all: Vec<_> = events.iter().map(|(event, visits)| event.clone().repeated(*visits)).collect();
                 let stated = epsilon_upper(&all, relation, delta).unwrap().epsilon;
                 let claim = Claim::of_run(&events, relation, delta).unwrap();
@@ -245,6 +268,8 @@ mod tests {
             let error = Claim::of_run(&events, Relation::AddRemove, delta).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
+        let replaced = Claim::of_run(&[(epoch(20, lattice(4.0, 0, Terms::Units)), 1)], Relation::ReplaceOne, delta);
+        assert!(replaced.unwrap_err().to_string().contains("a random allocation in which a unit is replaced"));
     }
 
     /// The hashes of a binding are those of the texts that the guide names.

@@ -91,7 +91,8 @@ enum Noise {
 }
 
 /// The verifier has no such pair.
-const ALLOCATION: AccountantError = AccountantError::Unsupported("a certificate of a random allocation");
+const REPLACED_IN_ALLOCATION: AccountantError =
+    AccountantError::Unsupported("a certificate of a random allocation in which a unit is replaced");
 
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -99,6 +100,7 @@ enum How {
     None,
     Poisson(f64),
     FixedBatch(f64),
+    RandomAllocation(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -113,7 +115,7 @@ struct Proof {
 }
 
 impl Event {
-    fn of(phase: &Phase) -> Result<Self, AccountantError> {
+    fn of(phase: &Phase, relation: Neighbours) -> Result<Self, AccountantError> {
         let noise = match phase.mechanism {
             Mechanism::Gaussian { sigma } => Noise::Gaussian(sigma),
             Mechanism::DiscreteGaussian { scale, sensitivity } => Noise::DiscreteGaussian(scale, sensitivity),
@@ -125,7 +127,9 @@ impl Event {
             Sampling::None | Sampling::ShuffledPasses(_) => How::None,
             Sampling::Poisson(q) => How::Poisson(q),
             Sampling::WithoutReplacement(q) => How::FixedBatch(q),
-            Sampling::RandomAllocation(_) => return Err(ALLOCATION),
+            Sampling::RandomAllocation(1) => How::None,
+            Sampling::RandomAllocation(_) if relation == Neighbours::ReplaceOne => return Err(REPLACED_IN_ALLOCATION),
+            Sampling::RandomAllocation(batches) => How::RandomAllocation(batches),
         };
         Ok(Self { noise, sampling, count: phase.steps })
     }
@@ -145,7 +149,8 @@ impl Event {
                 let rate = (*batch as f64 / *units as f64 * (1.0 + 4.0 * f64::EPSILON)).min(1.0);
                 (event.as_ref(), How::FixedBatch(rate))
             }
-            DpEvent::RandomAllocation { .. } => return Err(ALLOCATION),
+            DpEvent::RandomAllocation { batches: 1, event } => (event.as_ref(), How::None),
+            DpEvent::RandomAllocation { batches, event } => (event.as_ref(), How::RandomAllocation(*batches)),
             other => (other, How::None),
         };
         let (noise, terms) = match released {
@@ -158,6 +163,7 @@ impl Event {
         match (mechanism, &sampling) {
             // A batch of all units that are replaced one by one is no sample.
             (_, How::FixedBatch(rate)) if *rate >= 1.0 && replaced => sampling = How::None,
+            (_, How::RandomAllocation(_)) if replaced => return Err(REPLACED_IN_ALLOCATION),
             (DpEvent::ShuffledPass { .. }, _) if !replaced => return Err(AccountantError::Unsupported(super::steps::SHUFFLED)),
             _ => {}
         }
@@ -173,6 +179,7 @@ impl Event {
             How::None => Sampling::None,
             How::Poisson(q) => Sampling::Poisson(q),
             How::FixedBatch(q) => Sampling::WithoutReplacement(q),
+            How::RandomAllocation(batches) => Sampling::RandomAllocation(batches),
         };
         let mechanism = match self.noise {
             Noise::Gaussian(sigma) => Mechanism::Gaussian { sigma },
@@ -181,7 +188,7 @@ impl Event {
                 // A plan doubles the clipping norm where terms are replaced or change places, and a ledger does not double the excess.
                 let terms = match self.sampling {
                     How::None if replaced => 2.0,
-                    How::None | How::Poisson(_) => 1.0,
+                    How::None | How::Poisson(_) | How::RandomAllocation(_) => 1.0,
                     How::FixedBatch(_) => 2.0,
                 };
                 let moved = terms * (squared as f64).sqrt() + excess as f64;
@@ -194,8 +201,9 @@ impl Event {
 
     /// Numbers with discrete noise that is accounted as continuous.
     fn numbers(&self) -> f64 {
+        let releases = if let How::RandomAllocation(batches) = self.sampling { super::count(batches) } else { 1.0 };
         match self.noise {
-            Noise::FineDiscreteGaussian(.., numbers) => super::count(self.count) * f64::from(numbers),
+            Noise::FineDiscreteGaussian(.., numbers) => super::count(self.count) * releases * f64::from(numbers),
             Noise::Gaussian(_) | Noise::DiscreteGaussian(..) => 0.0,
         }
     }
@@ -251,7 +259,7 @@ impl Claim {
     /// # Errors
     /// A plan without steps or with an event that no certificate knows.
     pub fn of_plan(plan: &Plan, delta: Delta) -> Result<Self, AccountantError> {
-        let events = plan.phases().iter().map(Event::of).collect::<Result<Vec<_>, _>>()?;
+        let events = plan.phases().iter().map(|phase| Event::of(phase, plan.relation())).collect::<Result<Vec<_>, _>>()?;
         let phases: Vec<_> = plan.phases().to_vec();
         Self::new(events.into_iter().zip(phases).collect(), plan.clone(), delta)
     }

@@ -32,6 +32,8 @@ const MOST_CELLS: i64 = 1 << 22;
 const BELOW: f64 = 9.0;
 /// Rounding errors of one step's transform and of powers, at most.
 const ROUNDING: f64 = 1e-12;
+/// Tilts beyond a window's own, as shares of it, by which the tilted mass above it is bounded.
+const FURTHER: [f64; 2] = [0.5, 2.0];
 /// What goes to infinite losses, to the mass above the window, and to rounding, of what the slack is worth in δ.
 const SHARES: (f64, f64, f64) = (0.05, 0.05, 0.1);
 
@@ -45,14 +47,20 @@ impl Composition {
     /// has a second mode far out, a smaller one needs a smaller window. `None`: it would take too many points.
     pub(crate) fn hints(&self, (most, slope): (f64, f64), (epsilon, delta): (f64, f64), slack: f64) -> Option<Hints> {
         self.aim(delta);
+        // Losses without a density, as of epochs, can have tails that a tilt makes heavy.
+        let atoms = self.parts.iter().any(|(pair, _)| pair.segments.is_empty());
         let worth = delta * (slack * slope).clamp(1e-9, 0.5);
         let nats = (self.nats(delta).0, self.steps().ln() - (SHARES.0 * worth).ln());
         let (tilt, below, above) = (0..12)
             .filter_map(|k| {
                 let tilt = most * (-0.5 * f64::from(k)).exp2();
                 let tilted = self.cumulants(tilt);
+                let budget = (0.5 * SHARES.1 * worth).ln();
                 // Above the window, the mass is at most e^{K − θ·above}.
-                let above = (tilted.value - (0.5 * SHARES.1 * worth).ln()) / tilt;
+                let above = (tilted.value - budget) / tilt;
+                // The transform puts it back into the window, where tilted mass counts e^{−θε} at most: e^{K(θ+φ) − φ·above − θε} for any φ.
+                let returned = |share: f64| (self.cumulants((1.0 + share) * tilt).value - tilt * epsilon - budget) / (share * tilt);
+                let above = if atoms { above.max(FURTHER.map(returned).into_iter().fold(f64::INFINITY, f64::min)) } else { above };
                 // The window begins at or below ε.
                 let below = (tilted.mean - BELOW * tilted.variance.sqrt().max(1e-12)).min(epsilon);
                 // Rounding errors are a share of the tilted law's mass; at ε they weigh e^{K − θε}.
