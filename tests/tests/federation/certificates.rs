@@ -79,6 +79,33 @@ fn federation(task: &str, size: usize) -> (Federation, Vec<Party>) {
     (Federation::new(task, &schema, &parties), parties)
 }
 
+/// Whole epochs of random allocation, in two rounds: certified where units come and go; where they are replaced the file says why not.
+#[test]
+fn a_run_of_epochs_has_a_certificate_under_add_remove() {
+    let epochs = |adjacency: &str| task(adjacency).replace("sampling_rate = 0.1", "batches = 10");
+    let (given, parties) = federation(&epochs("add-remove"), 600);
+    complete(&given, &parties);
+    let posterior = given.posterior();
+    let judges = Judges(&given);
+    let text = certificate(&posterior);
+    assert!(text.contains("\"sampling\":{\"random_allocation\":10},\"count\":4}"), "{text}");
+    let stated = posterior["privacy"][0]["epsilon"].as_f64().unwrap();
+    let ((code, out), (site, said)) = judges.ask(&posterior);
+    assert_eq!((code, out.as_str()), (0, format!("holds: epsilon {stated} at delta 1e-5 under \"add_remove\"\n").as_str()));
+    assert!(site == 0 && said.contains("2 charges, all of its plan; the certificate proves epsilon"), "{said}");
+    let more = with(&posterior, sealed(&text.replacen("\"random_allocation\":10", "\"random_allocation\":11", 1)));
+    judges.site_refuses(&more, "about other events");
+    let fewer = with(&posterior, sealed(&text.replacen("\"random_allocation\":10", "\"random_allocation\":9", 1)));
+    judges.both_refuse(&fewer, "more than it claims");
+
+    let (given, parties) = federation(&epochs("replace-one"), 600);
+    complete(&given, &parties);
+    let posterior = given.posterior();
+    let why = posterior["certificate"]["absent"].as_str().unwrap_or_else(|| panic!("{}", posterior["certificate"]));
+    assert!(why.contains("a random allocation in which a unit is replaced"), "{why}");
+    Judges(&given).both_refuse(&posterior, "a random allocation in which a unit is replaced");
+}
+
 #[test]
 fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     let (federation, parties) = federation(&task("replace-one"), 3000);
