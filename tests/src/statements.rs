@@ -47,7 +47,7 @@ fn covered(federation: &Federation, honest: impl Fn(&ClientId) -> bool) -> usize
         let loss = statement.compare(&task, &booked).unwrap_or_else(|problem| panic!("{site}: {problem}"));
         assert!(statement.releases as usize <= booked.len(), "{site}: {} updates, {} charges", statement.releases, booked.len());
         assert!(loss.epsilon.get() <= statement.epsilon.unwrap_or(f64::INFINITY), "{site}: {loss:?}");
-        // What has an epsilon has a certificate of it, which is about what this ledger charged; epochs have none, and are compared without.
+        // What has an epsilon has a certificate of it, which is about what this ledger charged; epochs in which units are replaced have none, and are compared without.
         if statement.epsilon.is_some() {
             match document.check_certificates(&site, &rows) {
                 Ok(proved) => assert!(Some(proved.epsilon) <= statement.epsilon && proved.charges == booked.len(), "{site}: {proved:?}"),

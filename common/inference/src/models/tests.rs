@@ -1,20 +1,25 @@
 //! Models against the reference vectors, and their gradients against finite differences.
 
+use std::num::NonZeroUsize;
+
+use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier, SamplingRate, Terms};
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::svec;
 use dp_pvi_posterior::models::linear_regression;
 use dp_pvi_posterior::numerics::quadrature::logit_moments;
 use dp_pvi_posterior::task::ModelSpec;
-use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError, Summation, Summed, Term};
+use dp_pvi_privacy::{Argument, Units};
 use nalgebra::{DMatrix, DVector};
 use serde_json::Value;
 
 use super::{Model, from_spec};
+use crate::capabilities::Gradients;
 use crate::capabilities::glm::{Lanes, LinearPredictor, Predicted, Statistics, project, statistics_of_many};
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::models::linear_regression::LinearRegression;
 use crate::models::logistic_regression::LogisticRegression;
-use crate::testing::{close, matrix, models, random_units, rows, table, vector, vectors};
+use crate::testing::{SeededNoise, close, matrix, models, random_units, rows, step_permit, table, vector, vectors};
 use dp_pvi_records::RecordTable;
 
 fn diagonal(h: &[f64], precision: &[f64]) -> Gaussian {
@@ -325,6 +330,51 @@ fn many_predictors_are_told_what_each_is_told_alone() {
                     assert_eq!(bits(told.statistics), alone[*place], "{place} among {piece}");
                 }
             }
+        }
+    }
+}
+
+/// The sum that a model's gradients make in lanes.
+fn in_lanes(point: &MeanField, sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
+    Ok(LogisticRegression.sum(point, sum))
+}
+
+/// The same, record by record.
+fn one_by_one(point: &MeanField, sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
+    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| LogisticRegression.gradient(record, point, term))))
+}
+
+/// What is released is the same, to the last bit, whether terms are made in lanes or one by one: for groups that end anywhere, persons of many records, samples, threads, and
+/// records with numbers that are none.
+#[test]
+fn a_released_sum_is_the_one_that_is_made_record_by_record() {
+    let d = 4;
+    let (clip, noise) = (ClipNorm::new(1.5).unwrap(), NoiseMultiplier::new(2.0).unwrap());
+    let point = MeanField::new(vec![0.4, -0.9, 0.1, 1.7], vec![0.3, 2.5, 9.0, 0.01], ScaleCoordinate::LogScale).unwrap();
+    let point = Argument::copy_of(&point).unwrap();
+    for (seed, count) in [(1, 1), (2, 7), (3, 63), (4, 64), (5, 65), (6, 700)] {
+        let mut raw = random_units(seed, count, d);
+        raw.iter_mut().flatten().enumerate().for_each(|(k, (row, _))| match k % 23 {
+            5 => row[1] = f64::NAN,
+            9 => row[2] = 1e300,
+            _ => row.iter_mut().for_each(|x| *x *= f64::from(u32::try_from(k % 7).unwrap())),
+        });
+        // A person of many records.
+        let many = raw.iter().step_by(5).flat_map(|unit| std::iter::repeat_n(unit, 9)).flatten().cloned().collect();
+        raw.push(many);
+        for rate in [None, Some(0.4)] {
+            let sampling = rate.map(|rate| SamplingRate::nearest(rate).unwrap());
+            let mechanism = LatticeSum::new(2 * 4, clip, noise, sampling, Terms::Units, LatticePath::Term).unwrap();
+            let release = |threads: usize, f: fn(&MeanField, Summation<'_, RecordTable>) -> Result<Summed, ReleaseError>| {
+                let units = Units::new(table(d, &raw)).on_threads(NonZeroUsize::new(threads).unwrap());
+                let sum = mechanism.release_sum(&units, &point, f, step_permit(&mechanism.event()), &SeededNoise::new(11)).unwrap();
+                sum.into_inner().values
+            };
+            let expected = release(1, one_by_one);
+            for threads in [1, 2, 3] {
+                assert_eq!(release(threads, in_lanes), expected, "{count} units, rate {rate:?}, {threads} threads");
+            }
+            assert_ne!(expected, vec![0; 8]);
         }
     }
 }
