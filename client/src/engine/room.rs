@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 
+use dp_pvi_privacy::parts::USUAL_PARTS;
 use serde::Deserialize;
 
 /// Most bytes of all answers together; as many as one message of the cluster holds.
@@ -28,7 +29,7 @@ struct Sum {
 
 impl Default for Sum {
     fn default() -> Self {
-        Self { parts: 16 }
+        Self { parts: USUAL_PARTS.into() }
     }
 }
 

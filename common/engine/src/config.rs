@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::parts::SiteKey;
+use dp_pvi_privacy::parts::{SiteKey, USUAL_PARTS};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -90,7 +90,7 @@ pub struct Sum {
 
 impl Default for Sum {
     fn default() -> Self {
-        Self { parts: 16 }
+        Self { parts: USUAL_PARTS as usize }
     }
 }
 

@@ -45,6 +45,9 @@ use crate::shards::Grouping;
 /// What head and executors must agree about beside the task: the form of questions and answers, and the program.
 const VERSION: &str = concat!("dp-pvi parts v2, ", env!("CARGO_PKG_VERSION"));
 
+/// Parts into which the units of a sum are cut where a site does not say how many.
+pub const USUAL_PARTS: u32 = 16;
+
 /// Bytes of a nonce in front of a question, and of an encapsulated key in front of an answer.
 const NONCE: usize = 12;
 const ENCAPSULATED: usize = 32;
