@@ -48,6 +48,18 @@ fn protected(unit: PrivacyUnit) -> &'static str {
     }
 }
 
+/// What an attacker does not know: which of two data sets it is that the relation keeps apart. To tell an exchange from none costs more than a unit that comes or goes.
+fn doubt(statement: &PrivacyStatement) -> String {
+    match (statement.unit, statement.relation) {
+        (PrivacyUnit::Record, Relation::ReplaceOne) => "whether one record is that of Mrs A or of Mrs B".to_owned(),
+        (PrivacyUnit::Record, Relation::AddRemove) => "whether a record of Mrs A is among them or not".to_owned(),
+        (PrivacyUnit::Person, Relation::ReplaceOne) => "whether one person is Mrs A or Mrs B".to_owned(),
+        (PrivacyUnit::Person, Relation::AddRemove) => "whether Mrs A is among the persons or not".to_owned(),
+        (PrivacyUnit::Site, Relation::ReplaceOne) => "which of two data sets one site has".to_owned(),
+        (PrivacyUnit::Site, Relation::AddRemove) => "whether one site takes part with its records or with none".to_owned(),
+    }
+}
+
 /// Bound on the share of right alarms of an attacker with this share of false ones: (ε, δ) differential privacy bounds it by e^ε α + δ, and by
 /// 1 − e^(−ε)(1 − δ − α) (Wasserman and Zhou 2010; Kairouz, Oh and Viswanath 2015).
 fn right_alarms(epsilon: f64, delta: f64, false_alarms: f64) -> f64 {
@@ -91,12 +103,12 @@ fn in_words(html: &mut String, statement: &PrivacyStatement, epsilon: f64) {
         html,
         "<p>{}. Then nothing that could be seen in the whole run becomes more than <b class=\"nb\">{} times</b> as likely, except with a probability of \
          <span class=\"nb\">{}</span>. {observer}</p>\
-         <p>An example: somebody knows everything except whether a {} is that of Mrs A or of Mrs B, sees the whole run, and may raise a false alarm in one of \
+         <p>An example: somebody knows everything except {}, sees the whole run, and may raise a false alarm in one of \
          a hundred cases. Without the run he is right in 1 % of cases as well; with it in at most <b class=\"nb\">{}</b>.</p>",
         change(statement),
         factor(epsilon),
         one_in(delta),
-        protected(statement.unit),
+        doubt(statement),
         percent_up(right_alarms(epsilon, delta, FALSE_ALARMS))
     );
     html.push_str(
