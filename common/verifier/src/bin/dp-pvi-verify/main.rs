@@ -12,6 +12,7 @@ fn main() -> ExitCode {
         Err(why) => format!("not proved: {claim} ({why})"),
     };
     let (text, code) = match std::fs::read(&file).map(|bytes| posterior::verify_file(&bytes)) {
+        Err(_) if file.is_empty() || file == "--help" => ("usage: dp-pvi-verify FILE, a certificate or a posterior.json".to_owned(), 2),
         Err(error) => (format!("{}: {error} (usage: dp-pvi-verify FILE)", file.display()), 2),
         Ok(Err(refusal)) => (format!("refused: {refusal}"), 1),
         Ok(Ok(all)) => (all.into_iter().map(line).collect::<Vec<_>>().join("\n"), 0),

@@ -37,8 +37,11 @@ pub(crate) enum Unproved {
     /// No certificate, or one that does not hold.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// There is none, and the file says why.
+    #[error("its epsilon has no certificate ({0}): nothing can be checked")]
+    Absent(String),
     /// A posterior that its certificates do not cover.
-    #[error("{0}: do not rely on the posterior, and export it again; where it says why it has no certificate, nothing can be checked")]
+    #[error("{0}: do not rely on the posterior, and export it again")]
     Posterior(&'static str),
 }
 
@@ -71,7 +74,11 @@ pub(crate) fn verify_file(bytes: &[u8]) -> Result<Vec<Finding>, Unproved> {
         demand(sites.iter().all(covers), "it states more than is proved")?;
         Ok::<_, Unproved>(certificate)
     };
-    let Some(Certified::Text(text)) = &file.certificate else { return Err(Unproved::Posterior("its epsilon has no certificate")) };
+    let text = match &file.certificate {
+        Some(Certified::Text(text)) => text,
+        Some(Certified::Absent(why)) => return Err(Unproved::Absent(why.clone())),
+        None => return Err(Unproved::Posterior("its epsilon has no certificate")),
+    };
     let joint = check(text, |site| site.epsilon)?;
     let local = sites.iter().all(|site| site.trust == "local" && site.fallback_epsilon.is_none());
     let worst = match file.fallback_certificate {
