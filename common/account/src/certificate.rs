@@ -322,7 +322,8 @@ mod tests {
         use crate::steps::{RelationFlag, SamplingFlag, Steps};
 
         let file = std::env::temp_dir().join(format!("dp-pvi-certificate-{}.json", std::process::id()));
-        let how = Steps { q: 0.1, relation: Some(RelationFlag::ReplaceOne), sampling: Some(SamplingFlag::Poisson), delta: 1e-5 };
+        let how =
+            Steps { q: 0.1, batches: None, relation: Some(RelationFlag::ReplaceOne), sampling: Some(SamplingFlag::Poisson), delta: 1e-5 };
         let asked = crate::Question::Account {
             sigma: Some(2.0),
             steps: Some(5),

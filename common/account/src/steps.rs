@@ -40,7 +40,7 @@ pub enum SamplingFlag {
     WithoutReplacement,
     /// Batches of a shuffled data set; steps · q passes, each charged as one release without amplification (not under add-remove).
     Shuffled,
-    /// Random allocation: every unit in exactly one of the 1/q steps of an epoch. Steps are counted in whole epochs.
+    /// Random allocation: every unit in exactly one of the `--batches` steps of an epoch. Steps are counted in whole epochs.
     RandomAllocation,
 }
 
@@ -50,6 +50,9 @@ pub struct Steps {
     /// Sampling rate.
     #[arg(long, default_value_t = 1.0)]
     pub q: f64,
+    /// Random allocation: steps of an epoch. Without it, 1/q.
+    #[arg(long)]
+    pub batches: Option<u64>,
     /// What neighbouring data sets differ by.
     #[arg(long)]
     pub relation: Option<RelationFlag>,
@@ -68,6 +71,9 @@ impl Steps {
         let how = self
             .sampling
             .ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement, shuffled or random-allocation"))?;
+        if self.batches.is_some() && how != SamplingFlag::RandomAllocation {
+            return Err(AccountError::Usage("--batches is of --sampling random-allocation: give --q"));
+        }
         Ok(match how {
             // Nothing runs, however its units would have been chosen.
             _ if count == 0 => (Sampling::None, 0),
@@ -78,7 +84,9 @@ impl Steps {
             SamplingFlag::RandomAllocation => {
                 let batches = self.batches()?;
                 if !count.is_multiple_of(batches) {
-                    return Err(AccountError::Usage("random allocation runs in whole epochs: give --steps that are a multiple of 1/q"));
+                    return Err(AccountError::Usage(
+                        "random allocation runs in whole epochs: give --steps that are a multiple of --batches",
+                    ));
                 }
                 (Sampling::RandomAllocation(batches), count / batches)
             }
@@ -88,9 +96,14 @@ impl Steps {
     /// Batches of an epoch.
     #[allow(clippy::cast_precision_loss, reason = "2^20")]
     fn batches(&self) -> Result<u64, AccountError> {
+        const NEEDED: AccountError = AccountError::Usage("random allocation needs --batches, the steps of an epoch, from 1 to 2^20");
+        if let Some(batches) = self.batches {
+            return if (1..=MOST_BATCHES).contains(&batches) { Ok(batches) } else { Err(NEEDED) };
+        }
         let batches = (1.0 / self.q).round();
-        if !(1.0..=MOST_BATCHES as f64).contains(&batches) || (self.q * batches - 1.0).abs() > 1e-6 {
-            return Err(AccountError::Usage("random allocation needs --q that is 1 over the number of batches of an epoch, at most 2^20"));
+        // Every unit in every step, which is what q says where nobody gave it, is no allocation.
+        if !(2.0..=MOST_BATCHES as f64).contains(&batches) || (self.q * batches - 1.0).abs() > 1e-6 {
+            return Err(NEEDED);
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number in range")]
         Ok(batches as u64)
@@ -205,7 +218,7 @@ mod tests {
     use super::*;
 
     fn steps(relation: RelationFlag, sampling: SamplingFlag, q: f64) -> Steps {
-        Steps { q, relation: Some(relation), sampling: Some(sampling), delta: 1e-5 }
+        Steps { q, batches: None, relation: Some(relation), sampling: Some(sampling), delta: 1e-5 }
     }
 
     /// The question of the finding: a sample that is none, under a relation under which other units move.
@@ -230,9 +243,26 @@ mod tests {
         let phase = Phase::gaussian(1.0, Sampling::RandomAllocation(100), 3);
         let told = ask(0.01, 300).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(told.phases(), Plan::of(Neighbours::AddRemove, phase).unwrap_or_else(|error| panic!("{error}")).phases());
-        for (q, count, word) in [(0.01, 250, "whole epochs"), (0.03, 300, "1 over"), (0.0, 300, "1 over"), (1e-7, 10_000_000, "1 over")] {
+        // Nobody said how many: not one release of all units.
+        for (q, count, word) in [
+            (0.01, 250, "whole epochs"),
+            (0.03, 300, "--batches"),
+            (0.0, 300, "--batches"),
+            (1e-7, 10_000_000, "--batches"),
+            (1.0, 300, "--batches"),
+        ] {
             let text = ask(q, count).map_or_else(|error| error.to_string(), |_| String::new());
             assert!(text.contains(word), "{q} {count}: {text}");
+        }
+        let named = |batches: u64, sampling: SamplingFlag| {
+            let question = Steps { batches: Some(batches), ..steps(RelationFlag::AddRemove, sampling, 1.0) };
+            question.plan(1.0, 300).map(|plan| plan.phases().to_vec()).map_err(|error| error.to_string())
+        };
+        assert_eq!(named(100, SamplingFlag::RandomAllocation).as_deref(), Ok(told.phases()));
+        for (batches, sampling) in
+            [(0, SamplingFlag::RandomAllocation), (1 << 21, SamplingFlag::RandomAllocation), (100, SamplingFlag::Poisson)]
+        {
+            assert!(named(batches, sampling).unwrap_err().contains("--batches"), "{batches}");
         }
         let question = steps(RelationFlag::AddRemove, SamplingFlag::RandomAllocation, 0.1);
         let Ok(Calibrated::Steps(most)) = calibrate(&question, Some(2.0), None, 3.0) else { panic!("steps") };
