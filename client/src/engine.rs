@@ -50,7 +50,7 @@ pub(crate) fn load(engine: &Engine, schema: &Schema, files: &[DataFile], key: &[
         };
         return Err(unavailable(&engine.folder, &why));
     }
-    let lock = Arc::new(lock);
+    let lock = Arc::new(Lock(lock));
     if let Err(e) = remove_snapshots(&engine.folder) {
         tracing::warn!("{}: what an earlier client left there, which nobody can read, could not be removed ({e})", engine.folder.display());
     }
@@ -102,7 +102,17 @@ fn site_key(path: &Path) -> Result<SiteKey> {
 struct Program {
     engine: Engine,
     snapshot: PathBuf,
-    _lock: Arc<File>,
+    _lock: Arc<Lock>,
+}
+
+/// The lock of a folder of snapshots.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Unlocked by name and not by closing: a child process that is being started may hold a copy of the file for a moment.
+        let _ = self.0.unlock();
+    }
 }
 
 impl Drop for Program {
@@ -206,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_gives_no_sum() {
-        let lock = Arc::new(tempfile::tempfile().unwrap());
+        let lock = Arc::new(Lock(tempfile::tempfile().unwrap()));
         let ask = |program: &str, question: &[u8]| {
             Program { engine: engine(program.as_ref()), snapshot: "/there/is/none".into(), _lock: Arc::clone(&lock) }.ask(question)
         };
@@ -225,7 +235,7 @@ mod tests {
         for reads in ["cat >/dev/null; ", ""] {
             let program = script(folder.path(), &format!("{reads}sleep 1000 & echo $! $$ >{}/processes; wait", folder.path().display()));
             let engine = Engine { patience: Duration::from_secs(2), ..engine(&program) };
-            let lock = Arc::new(tempfile::tempfile().unwrap());
+            let lock = Arc::new(Lock(tempfile::tempfile().unwrap()));
             let program = Program { engine: engine.clone(), snapshot: "/there/is/none".into(), _lock: lock };
             assert_eq!(program.ask(&question), Err(NoSum::Unanswered));
             let processes = fs::read_to_string(folder.path().join("processes")).unwrap();
