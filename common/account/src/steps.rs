@@ -50,8 +50,8 @@ pub struct Steps {
     /// Sampling rate.
     #[arg(long, default_value_t = 1.0)]
     pub q: f64,
-    /// Random allocation: steps of an epoch. Without it, 1/q.
-    #[arg(long)]
+    /// Random allocation: steps of an epoch. Where q is given in its place, 1/q.
+    #[arg(long, conflicts_with = "q")]
     pub batches: Option<u64>,
     /// What neighbouring data sets differ by.
     #[arg(long)]
@@ -72,7 +72,7 @@ impl Steps {
             .sampling
             .ok_or(AccountError::Usage("give --sampling: none, poisson, without-replacement, shuffled or random-allocation"))?;
         if self.batches.is_some() && how != SamplingFlag::RandomAllocation {
-            return Err(AccountError::Usage("--batches is of --sampling random-allocation: give --q"));
+            return Err(AccountError::Usage("--batches belongs to --sampling random-allocation"));
         }
         Ok(match how {
             // Nothing runs, however its units would have been chosen.

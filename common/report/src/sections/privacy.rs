@@ -48,15 +48,15 @@ fn protected(unit: PrivacyUnit) -> &'static str {
     }
 }
 
-/// What an attacker does not know: which of two data sets it is that the relation keeps apart. To tell an exchange from none costs more than a unit that comes or goes.
-fn doubt(statement: &PrivacyStatement) -> String {
-    match (statement.unit, statement.relation) {
-        (PrivacyUnit::Record, Relation::ReplaceOne) => "whether one record is that of Mrs A or of Mrs B".to_owned(),
-        (PrivacyUnit::Record, Relation::AddRemove) => "whether a record of Mrs A is among them or not".to_owned(),
-        (PrivacyUnit::Person, Relation::ReplaceOne) => "whether one person is Mrs A or Mrs B".to_owned(),
-        (PrivacyUnit::Person, Relation::AddRemove) => "whether Mrs A is among the persons or not".to_owned(),
-        (PrivacyUnit::Site, Relation::ReplaceOne) => "which of two data sets one site has".to_owned(),
-        (PrivacyUnit::Site, Relation::AddRemove) => "whether one site takes part with its records or with none".to_owned(),
+/// What an attacker in the example does not know: which of two neighbouring data sets it is. Under add-remove that is no exchange, which costs more than ε.
+fn doubt(unit: PrivacyUnit, relation: Relation) -> &'static str {
+    match (unit, relation) {
+        (PrivacyUnit::Record, Relation::ReplaceOne) => "whether one record is that of Mrs A or of Mrs B",
+        (PrivacyUnit::Record, Relation::AddRemove) => "whether a record of Mrs A is among them or not",
+        (PrivacyUnit::Person, Relation::ReplaceOne) => "whether one person is Mrs A or Mrs B",
+        (PrivacyUnit::Person, Relation::AddRemove) => "whether Mrs A is among the persons or not",
+        (PrivacyUnit::Site, Relation::ReplaceOne) => "which of two data sets one site has",
+        (PrivacyUnit::Site, Relation::AddRemove) => "whether one site takes part with its records or with none",
     }
 }
 
@@ -108,7 +108,7 @@ fn in_words(html: &mut String, statement: &PrivacyStatement, epsilon: f64) {
         change(statement),
         factor(epsilon),
         one_in(delta),
-        doubt(statement),
+        doubt(statement.unit, statement.relation),
         percent_up(right_alarms(epsilon, delta, FALSE_ALARMS))
     );
     html.push_str(
@@ -232,6 +232,16 @@ mod tests {
         // At large ε the second bound decides: 1 − e^(−ε) · 0.99.
         assert!((right_alarms(5.0, 0.0, 0.01) - (1.0 - 0.99 * (-5.0_f64).exp())).abs() < 1e-12);
         assert!(right_alarms(50.0, 1e-5, 0.01) <= 1.0);
+    }
+
+    /// An exchange of one unit for another is what replace-one hides, and nothing else.
+    #[test]
+    fn an_attacker_tells_neighbouring_data_sets_apart() {
+        for unit in [PrivacyUnit::Record, PrivacyUnit::Person] {
+            assert!(doubt(unit, Relation::ReplaceOne).contains("Mrs B"));
+            let words = doubt(unit, Relation::AddRemove);
+            assert!(words.contains("Mrs A") && !words.contains("Mrs B"), "{words}");
+        }
     }
 
     #[test]
