@@ -7,7 +7,7 @@
 //! w_τ ∝ p(ln τ²) e^ℓ(θ_τ) |Λ0(τ)|^½ |C_τ|^½,
 //!
 //! the density of what was released under τ by Laplace's method, times the inverse-gamma prior's. The posterior has the mean Σ w_τ θ_τ and the covariance
-//! Σ w_τ (C_τ + (θ_τ − θ̄)(θ_τ − θ̄)ᵀ). The grid ends on both sides where weights no longer count, and at the 99 % quantile of the prior.
+//! Σ w_τ (A_τ + (θ_τ − θ̄)(θ_τ − θ̄)ᵀ), A_τ the C_τ of an S with [`Known::unknown`]. The grid ends on both sides where weights no longer count, and at the 99 % quantile of the prior.
 //!
 //! With several groups each has a grid of its own, on which the others stay at the mean of their ln τ². By how much each grid's mean and covariance differ from those at these means
 //! adds up; where that is no covariance, the grids' mean is taken. This is exact for one group, and leaves out how groups depend on each other.
@@ -62,6 +62,8 @@ pub struct Known<'a> {
     pub curvature: &'a DMatrix<f64>,
     /// Covariance of the gradient's noise.
     pub noise: &'a DMatrix<f64>,
+    /// What S has besides where the covariance of the coefficients is found: what errors of the curvature do on all that is not known of them.
+    pub unknown: &'a DMatrix<f64>,
     /// Variances of the errors of the curvature's entries.
     pub variances: &'a DMatrix<f64>,
     /// Where S is taken, unless it is at the mode.
@@ -308,7 +310,7 @@ impl<'a> Scaled<'a> {
 
     fn precision_at(&self, known: &Known<'_>, point: &Point, ahead: Option<&DMatrix<f64>>) -> Option<DMatrix<f64>> {
         let curvature = self.of(known, &point.prior);
-        let residual = curvature.covariance(known.near.unwrap_or(&point.mean));
+        let residual = curvature.covariance(known.near.unwrap_or(&point.mean)) + known.unknown;
         curvature.precision(match ahead {
             Some(ahead) => residual + ahead,
             None => residual,
@@ -358,6 +360,7 @@ mod tests {
         curvature: DMatrix<f64>,
         noise: DMatrix<f64>,
         variances: DMatrix<f64>,
+        unknown: DMatrix<f64>,
     }
 
     impl Exact {
@@ -368,6 +371,7 @@ mod tests {
                 curvature: DMatrix::from_row_slice(3, 3, &[60.0, 10.0, -5.0, 10.0, 40.0, 2.0, -5.0, 2.0, 20.0]),
                 noise: DMatrix::identity(3, 3) * noise,
                 variances: DMatrix::zeros(3, 3),
+                unknown: DMatrix::zeros(3, 3),
             }
         }
 
@@ -377,6 +381,7 @@ mod tests {
                 gradient: &self.gradient,
                 curvature: &self.curvature,
                 noise: &self.noise,
+                unknown: &self.unknown,
                 variances: &self.variances,
                 near: None,
             }

@@ -33,6 +33,18 @@ pub fn error(variances: &DMatrix<f64>, square: &DMatrix<f64>) -> DMatrix<f64> {
     error
 }
 
+/// Covariance of an error of a gradient that is Hw along a way w, and in other coordinates what Cauchy and Schwarz's bound leaves to them, as a mean.
+///
+/// # Panics
+/// A way of another dimension.
+#[must_use]
+pub fn error_along(way: &DVector<f64>, curvature: &DMatrix<f64>) -> DMatrix<f64> {
+    let along = curvature * way;
+    #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+    let share = along.dot(way).max(0.0) / way.len() as f64;
+    &along * along.transpose() + DMatrix::from_diagonal(&(curvature.diagonal() * share))
+}
+
 /// A symmetric matrix with its negative eigenvalues at 0. `None` where they are not found, as for numbers that are not finite.
 #[must_use]
 pub fn without_negative_eigenvalues(matrix: DMatrix<f64>) -> Option<DMatrix<f64>> {

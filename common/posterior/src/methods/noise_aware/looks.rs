@@ -6,10 +6,11 @@
 //!
 //! g̃ = Σ w_t g̃_t is the gradient at μ_r = Σ w_t μ_t, with noise of variance n = Σ w_t² v_t on every coordinate.
 //!
-//! At this point of reference an error of H = Σ w_t H̃_t, taken without negative eigenvalues, cancels: it acts on the distance θ − μ_r alone. The mean θ̄ is the mode
+//! At this point of reference an error of H = Σ w_t H̃_t, taken without negative eigenvalues, cancels: it acts on the distance θ − μ_r alone. The mean θ̄ is the mode (with learned scales a mean of modes)
 //! that [`uncertain_curvature`](crate::numerics::uncertain_curvature) finds: an error of H on a long way would leave a large residual, so that a small one says that
-//! the way is short. The errors of H on what the posterior does not know of θ are in N. No look has to be near the fixed point: where a run has not arrived, the
-//! released gradients carry it there.
+//! the way is short. S at a θ has the errors of H on the way to this θ, so that the mode is that of prior and density of what was released. The S of the precision is a mean over θ: it has the errors of H on
+//! what the posterior does not know of θ besides. Where these are more than [`MOST`] times the rest of S, −½ ln det S alone would draw the mode to μ_r: what is above is in both. No look has
+//! to be near the fixed point: where a run has not arrived, the released gradients carry it there.
 //!
 //! **Weights.** The gradient is not linear over a distance on which the curvature changes. ρ_t is by how much the curvature at μ_t differs from that of the later
 //! half of the looks, relative to its norm, as far as it is more than their noise. If every record's c changes by a factor of at most 1 ± ρ_t, coordinate j of the
@@ -47,11 +48,17 @@ use crate::methods::Setting;
 use crate::models::ModelSpec;
 use crate::models::predictor::Statistics;
 use crate::models::scaled::{Known, Scaled};
-use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
+use crate::numerics::uncertain_curvature::{error, error_along, without_negative_eigenvalues};
 use crate::spec::Prior;
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
+
+/// By how much the trace of the covariance changes in a pass at most, relative to it, where it has settled.
+const SETTLED: f64 = 1e-3;
+
+/// Errors of H on what the posterior does not know of θ, over the rest of S, above which the mode has them too.
+const MOST: f64 = 10.0;
 
 /// Standard deviation of what the model gets wrong of what it moves a gradient by, relative to it: predictors are not normal, and their moments are guessed.
 const BY_MODEL: f64 = 0.5;
@@ -146,10 +153,10 @@ impl Looks {
 
     /// `None` where the looks have left the range of numbers, or there is none.
     pub(crate) fn carried(&self) -> Option<Carried> {
-        let d = self.family.dimension();
         let changes = changes(&self.looks);
         let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
         let mut bends = vec![0.0; noise.len()];
+        let d = self.family.dimension();
         let mut spread = DMatrix::zeros(d, d);
         // Looks from where the curvature was another one agree with each other on another θ̄: the first one is that of the rest.
         let later = self.looks.len() / 2;
@@ -163,19 +170,22 @@ impl Looks {
             let likelihood = self.likelihood(&weights, &at)?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
-            // S is H and this.
-            let noise_of_gradient = DMatrix::from_diagonal(&(&fresh + &bent)) + error(&likelihood.doubt, &spread) + &likelihood.by_model
-                - &likelihood.curvature
-                + &likelihood.scores;
+            // S is H and this, and the errors of H on θ − μ_r.
+            let added = DMatrix::from_diagonal(&(&fresh + &bent)) + &likelihood.by_model - &likelihood.curvature + &likelihood.scores;
+            let unknown = error(&likelihood.doubt, &spread);
+            let most = MOST * (&added + &likelihood.curvature).trace();
+            // What will be added to something else has one S.
+            let both = self.near.as_ref().map_or((1.0 - most / unknown.trace().max(most)).max(0.0), |_| 1.0);
             let known = Known {
                 reference: &likelihood.reference,
                 gradient: &likelihood.gradient,
                 curvature: &likelihood.curvature,
-                noise: &noise_of_gradient,
+                noise: &(added + &unknown * both),
+                unknown: &(unknown * (1.0 - both)),
                 variances: &likelihood.doubt,
                 near: self.near.as_ref(),
             };
-            let still = scaled.pass(&known)?;
+            let (still, before) = (scaled.pass(&known)?, spread.trace());
             let mean = scaled.mean();
             spread = scaled.covariance(&known, None)?;
             let step = &mean - &at;
@@ -200,7 +210,7 @@ impl Looks {
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             // The first pass does not know how far away the looks are that it takes.
-            let settled = pass > 1 && moved < 1e-4 && still && arrived;
+            let settled = pass > 1 && moved < 1e-4 && still && arrived && (spread.trace() / before - 1.0).abs() < SETTLED;
             if last || (settled && !scaled.waits()) {
                 let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
                 let posterior = Posterior {
@@ -247,7 +257,7 @@ impl Looks {
     /// much of Hw, and in other coordinates what Cauchy and Schwarz's bound leaves to them, as a mean.
     fn bent_on(&self, way: &DVector<f64>, curvature: &DMatrix<f64>, changes: &[f64]) -> DMatrix<f64> {
         let (change, further) = self.further(way, curvature, changes);
-        spread_of(way, curvature) * (change * further * (1.0 + further / 3.0)).min(1.0).powi(2)
+        error_along(way, curvature) * (change * further * (1.0 + further / 3.0)).min(1.0).powi(2)
     }
 
     /// Mean and variance of δᵀHδ, for the errors δ of the points of the last looks, so many, on average: θ has the mean and the covariance that were found.
@@ -401,14 +411,6 @@ fn changes(looks: &[Look]) -> Vec<f64> {
     };
     let change = |(t, look): (usize, &Look)| (((&look.curvature - &end).norm_squared() - noise(t)).max(0.0) / norm).sqrt().min(2.0);
     looks.iter().enumerate().map(change).collect()
-}
-
-/// Covariance of an error that is Hw along a way w, and in other coordinates what Cauchy and Schwarz's bound leaves to them, as a mean.
-fn spread_of(way: &DVector<f64>, curvature: &DMatrix<f64>) -> DMatrix<f64> {
-    let along = curvature * way;
-    #[allow(clippy::cast_precision_loss, reason = "a dimension")]
-    let share = along.dot(way).max(0.0) / way.len() as f64;
-    &along * along.transpose() + DMatrix::from_diagonal(&(curvature.diagonal() * share))
 }
 
 /// The same of what is left of the changes where curvatures are known to be in these proportions.

@@ -177,3 +177,43 @@ fn the_error_of_the_curvature_is_that_of_random_matrices() {
     }
     assert!((error - &expected).norm() < 1e-9 * expected.norm());
 }
+
+/// The mean is where −½ rᵀS⁻¹r − ½ ln det S plus the log prior is the largest, S(θ) with the errors of H on the way to that θ, and with what is above ten times the rest of S of those on all
+/// that is not known of θ.
+#[test]
+fn the_mean_is_the_mode_of_the_density_of_what_was_released() {
+    let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
+    let numbers = || Correlations::of_entries(vec![EntryKind::Number; 3], None);
+    for (noise, curvature_noise, more) in [(30.0, 400.0, false), (0.3, 400.0, false), (30.0, 4e4, true)] {
+        let mut looks = quadratic(&best, &[noise; 3], curvature_noise);
+        looks.iter_mut().for_each(|look| look.gradient += DVector::from_vec(vec![300.0, -200.0, 250.0]));
+        let all = Looks { correlations: numbers(), ..released(looks) };
+        let carried = all.carried().unwrap();
+        let likelihood = all.likelihood(&carried.weights, &carried.mean).unwrap();
+        assert!(carried.bends.iter().all(|bend| *bend == 0.0));
+        let fixed = &likelihood.scores + DMatrix::identity(3, 3) * carried.weights.iter().map(|w| w * w * noise).sum::<f64>();
+        let unknown = error(&likelihood.doubt, &carried.covariance);
+        let (ratio, above) = (unknown.trace() / fixed.trace(), (1.0 - 10.0 * fixed.trace() / unknown.trace()).max(0.0));
+        assert!(ratio > 0.5 && (above > 0.0) == more, "{ratio}");
+        let density = |theta: &DVector<f64>| {
+            let distance = theta - &likelihood.reference;
+            let residual = &likelihood.gradient - &likelihood.curvature * &distance;
+            let covariance = &fixed + &unknown * above + error(&likelihood.doubt, &(&distance * distance.transpose()));
+            let prior = theta.add_scalar(-PRIOR.0).norm_squared() * PRIOR.1;
+            -0.5 * (residual.dot(&(covariance.clone().try_inverse().unwrap() * &residual)) + covariance.determinant().ln() + prior)
+        };
+        let at_mean = density(&carried.mean);
+        for axis in 0..3 {
+            let moved = |by: f64| {
+                let mut theta = carried.mean.clone();
+                theta[axis] += by;
+                density(&theta)
+            };
+            let (down, up) = (moved(-0.05), moved(0.05));
+            assert!(
+                down < at_mean && up < at_mean && (up - down).abs() < 0.1 * (2.0 * at_mean - up - down),
+                "{axis} {ratio} {down} {at_mean} {up}"
+            );
+        }
+    }
+}
