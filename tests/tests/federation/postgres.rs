@@ -164,7 +164,7 @@ fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
         let (found, out, err) = outcome(&mut federation.client_command(&site.name, arguments));
         assert_eq!(found, code, "{out}{err}");
         words.iter().for_each(|words| assert!(format!("{out}{err}").contains(words), "no {words:?} in {out}{err}"));
-        assert!(!format!("{out}{err}").contains(PASSWORD) && !format!("{out}{err}").contains("4711"), "{out}{err}");
+        assert!(!format!("{out}{err}").contains(PASSWORD) && !format!("{out}{err}").contains("coelacanth"), "{out}{err}");
         assert!(rows_on_disk(&federation, &site.name).is_empty());
         assert!(outcome(&mut federation.client_command(&site.name, &["ledger", "verify"])).0 == 0);
     };
@@ -187,7 +187,7 @@ fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
     query(&format!("SELECT {COLUMNS} FROM records LIMIT 10"), "");
     fails(&["run"], 8, &["query.sql", "LIMIT"]);
     // The database would quote what it cannot read.
-    postgres.sql(&database, "ALTER TABLE records ADD note text; UPDATE records SET note = 'no 4711' WHERE number = 9");
+    postgres.sql(&database, "ALTER TABLE records ADD note text; UPDATE records SET note = 'coelacanth' WHERE number = 9");
     query("SELECT x0, x1, x2, CAST(coalesce(note, '1') AS int) AS y FROM records", "");
     fails(&["run"], 10, &["error 22P02", "by hand"]);
 
