@@ -153,10 +153,10 @@ impl Looks {
 
     /// `None` where the looks have left the range of numbers, or there is none.
     pub(crate) fn carried(&self) -> Option<Carried> {
+        let d = self.family.dimension();
         let changes = changes(&self.looks);
         let noise: Vec<f64> = self.looks.iter().map(|look| look.noise.mean()).collect();
         let mut bends = vec![0.0; noise.len()];
-        let d = self.family.dimension();
         let mut spread = DMatrix::zeros(d, d);
         // Looks from where the curvature was another one agree with each other on another θ̄: the first one is that of the rest.
         let later = self.looks.len() / 2;

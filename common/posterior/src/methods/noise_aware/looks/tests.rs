@@ -5,7 +5,7 @@ use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_schema::EntryKind;
 use nalgebra::{DMatrix, DVector};
 
-use super::{Look, Looks, changes, error};
+use super::{Look, Looks, MOST, changes, error};
 use crate::methods::noise_aware::{correlations::Correlations, full};
 use crate::spec::Prior;
 
@@ -178,7 +178,7 @@ fn the_error_of_the_curvature_is_that_of_random_matrices() {
     assert!((error - &expected).norm() < 1e-9 * expected.norm());
 }
 
-/// The mean is where −½ rᵀS⁻¹r − ½ ln det S plus the log prior is the largest, S(θ) with the errors of H on the way to that θ, and with what is above ten times the rest of S of those on all
+/// The mean is where −½ rᵀS⁻¹r − ½ ln det S plus the log prior is the largest, S(θ) with the errors of H on the way to that θ, and with what is above [`MOST`] times the rest of S of those on all
 /// that is not known of θ.
 #[test]
 fn the_mean_is_the_mode_of_the_density_of_what_was_released() {
@@ -193,7 +193,7 @@ fn the_mean_is_the_mode_of_the_density_of_what_was_released() {
         assert!(carried.bends.iter().all(|bend| *bend == 0.0));
         let fixed = &likelihood.scores + DMatrix::identity(3, 3) * carried.weights.iter().map(|w| w * w * noise).sum::<f64>();
         let unknown = error(&likelihood.doubt, &carried.covariance);
-        let (ratio, above) = (unknown.trace() / fixed.trace(), (1.0 - 10.0 * fixed.trace() / unknown.trace()).max(0.0));
+        let (ratio, above) = (unknown.trace() / fixed.trace(), (1.0 - MOST * fixed.trace() / unknown.trace()).max(0.0));
         assert!(ratio > 0.5 && (above > 0.0) == more, "{ratio}");
         let density = |theta: &DVector<f64>| {
             let distance = theta - &likelihood.reference;
