@@ -41,6 +41,7 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
 use super::expected::{Expected, Rows, unweighted};
+use super::levels::with_levels;
 use super::structure::{Seen, UNKNOWN_UNIT};
 use super::weighted::Weighted;
 use super::{Posterior, signal_to_noise};
@@ -91,6 +92,14 @@ impl Look {
         self.curvature *= share;
         self.curvature_noise *= share * share;
         self
+    }
+
+    /// Entry j of the curvature's diagonal, and the variance of its noise.
+    pub(super) fn of_diagonal(&self, j: usize) -> (f64, f64) {
+        let d = self.point.len();
+        // Row i of an svec has d − i entries.
+        let at = if self.curvature.len() == d { j } else { j * d - j * j.saturating_sub(1) / 2 };
+        (self.curvature[at], self.curvature_noise[at])
     }
 }
 
@@ -213,8 +222,14 @@ impl Looks {
             let settled = pass > 1 && moved < 1e-4 && still && arrived && (spread.trace() / before - 1.0).abs() < SETTLED;
             if last || (settled && !scaled.waits()) {
                 let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
+                let (carried, precision) = (mean.clone(), scaled.precision(&known, &ahead)?);
+                let (mean, precision) = match &self.near {
+                    // What will be added to something else has what is linear alone.
+                    Some(_) => (carried, precision),
+                    None => with_levels(&self.looks, &self.correlations, &self.prior.precision, (carried, precision)),
+                };
                 let posterior = Posterior {
-                    natural_parameters: self.natural(&mean, &scaled.precision(&known, &ahead)?)?,
+                    natural_parameters: self.natural(&mean, &precision)?,
                     signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                     noise_share: Some({
                         let (records, way) = (likelihood.curvature.diagonal().mean(), bent.mean() + ahead.diagonal().mean());

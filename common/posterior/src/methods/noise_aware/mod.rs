@@ -19,6 +19,7 @@
 
 pub(crate) mod correlations;
 mod expected;
+mod levels;
 pub(crate) mod looks;
 pub(crate) mod sites;
 mod structure;
