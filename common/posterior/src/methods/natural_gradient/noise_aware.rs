@@ -29,7 +29,7 @@ pub(crate) fn posterior(
     let all = all.and_then(|all| Gaussian::from_natural(family, all.natural_parameters).ok());
     let near = all.map(|all| DVector::from_column_slice(all.standard().mean()));
     let rule = NaturalGradientRule::new(task, *spec);
-    let (looks, last) = looks(&rule, spec, history, without).ok_or(Absent::Diverged)?;
+    let (looks, states, last) = looks(&rule, spec, history, without).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
@@ -45,7 +45,15 @@ pub(crate) fn posterior(
     let looks = Looks { family, looks, correlations, weighted, on_the_way: None, prior: task.priors(), near };
     let carried = looks.carried().ok_or(Absent::Diverged)?;
     let precision = rule.precision(&last, looks.error_of_the_last(rule.window(), &carried));
-    Ok(Posterior { precision, ..carried.posterior })
+    // What will be added to something else has what is linear alone.
+    let natural_parameters = match without {
+        Some(_) => carried.posterior.natural_parameters.clone(),
+        None => {
+            let around: Result<Vec<Gaussian>, _> = states.iter().map(|state| NaturalGradientRule::point(family, state)).collect();
+            looks.with_levels(&carried, &around.map_err(|_| Absent::Diverged)?).ok_or(Absent::Diverged)?
+        }
+    };
+    Ok(Posterior { natural_parameters, precision, ..carried.posterior })
 }
 
 impl NaturalGradientSpec {
@@ -57,13 +65,13 @@ impl NaturalGradientSpec {
     }
 }
 
-/// Reads what was released off the states between visits, and the last state. `None` where a state is not one of this rule.
+/// Reads what was released off the states between visits, the states that it was released for, and the last one. `None` where a state is not one of this rule.
 fn looks(
     rule: &NaturalGradientRule,
     spec: &NaturalGradientSpec,
     history: &History,
     without: Option<&Contribution>,
-) -> Option<(Vec<Look>, Vec<f64>)> {
+) -> Option<(Vec<Look>, Vec<Vec<f64>>, Vec<f64>)> {
     let mut visits = Vec::new();
     let (mut before, mut last) = (rule.initial(), rule.initial());
     let before_len = before.len();
@@ -76,13 +84,13 @@ fn looks(
         let known = !before.is_empty() && !after.is_empty() && *after != before;
         if known && spec.visit(round.visit) == NaturalGradientVisit::Gradient {
             match Part::of(without, number, round) {
-                Part::Nothing => visits.push(rule.released(&before, after, round.visit, sites(round))?),
+                Part::Nothing => visits.push((rule.released(&before, after, round.visit, sites(round))?, before.clone())),
                 Part::Some(sum, sites) if sites > 0 => {
                     let mut visit = rule.released(&before, after, round.visit, sites)?;
                     let own = rule.sent(sum, visit.square)?;
                     visit.gradient.iter_mut().zip(own.gradient).for_each(|(all, own)| *all -= own);
                     visit.curvature.iter_mut().zip(own.curvature).for_each(|(all, own)| *all -= own);
-                    visits.push(visit);
+                    visits.push((visit, before.clone()));
                 }
                 Part::Some(..) | Part::Unknown => {}
             }
@@ -94,9 +102,10 @@ fn looks(
     }
     // Where the scale is learned, visits were at others than the last. Some that are far off would lead away from the mode.
     let square = rule.square(&last)?;
-    if visits.iter().any(|visit| visit.is_near(square)) {
-        visits.retain(|visit| visit.is_near(square));
+    if visits.iter().any(|(visit, _)| visit.is_near(square)) {
+        visits.retain(|(visit, _)| visit.is_near(square));
     }
+    let before: Vec<Vec<f64>> = visits.iter_mut().map(|(_, state)| std::mem::take(state)).collect();
     let look = |released: ReleasedVisit| {
         let released = released.at(square);
         Look {
@@ -107,7 +116,7 @@ fn looks(
             curvature_noise: DVector::from_vec(released.curvature_noise),
         }
     };
-    Some((visits.into_iter().map(look).collect(), last))
+    Some((visits.into_iter().map(|(visit, _)| look(visit)).collect(), before, last))
 }
 
 /// The Gram matrix of a run, which its first round with a site has released.

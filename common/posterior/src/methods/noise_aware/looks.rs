@@ -35,13 +35,13 @@
 //!
 //! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
-use dp_pvi_expfam::any::Family;
+use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
 use super::expected::{Expected, Rows, unweighted};
-use super::levels::with_levels;
+use super::levels::Run;
 use super::structure::{Seen, UNKNOWN_UNIT};
 use super::weighted::Weighted;
 use super::{Posterior, signal_to_noise};
@@ -124,6 +124,8 @@ pub(crate) struct Carried {
     pub(crate) mean: DVector<f64>,
     /// Without what `ahead` adds.
     pub(crate) covariance: DMatrix<f64>,
+    /// With it.
+    precision: DMatrix<f64>,
     /// w_t, with which the mean was found.
     pub(crate) weights: Vec<f64>,
     /// ρ_t² (μ_t − θ̄)ᵀ H (μ_t − θ̄) of every look.
@@ -222,12 +224,7 @@ impl Looks {
             let settled = pass > 1 && moved < 1e-4 && still && arrived && (spread.trace() / before - 1.0).abs() < SETTLED;
             if last || (settled && !scaled.waits()) {
                 let sds = likelihood.curvature_noise.map(|variance| variance.max(f64::MIN_POSITIVE).sqrt());
-                let (carried, precision) = (mean.clone(), scaled.precision(&known, &ahead)?);
-                let (mean, precision) = match &self.near {
-                    // What will be added to something else has what is linear alone.
-                    Some(_) => (carried, precision),
-                    None => with_levels(&self.looks, &self.correlations, &self.prior.precision, (carried, precision)),
-                };
+                let precision = scaled.precision(&known, &ahead)?;
                 let posterior = Posterior {
                     natural_parameters: self.natural(&mean, &precision)?,
                     signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
@@ -239,7 +236,8 @@ impl Looks {
                     scales: scaled.spreads(),
                     precision: None,
                 };
-                let found = Carried { posterior, mean, covariance: spread, weights, bends, ahead, curvature: likelihood.curvature };
+                let found =
+                    Carried { posterior, mean, covariance: spread, precision, weights, bends, ahead, curvature: likelihood.curvature };
                 return Some(found).filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()));
             }
             last = settled || pass + 2 == PASSES;
@@ -249,6 +247,14 @@ impl Looks {
             weights = new;
         }
         None
+    }
+
+    /// Natural parameters of the posterior with what the looks tell of [`levels`](super::levels) that the last ones do not see. `around` has every look's q_t.
+    pub(crate) fn with_levels(&self, carried: &Carried, around: &[Gaussian]) -> Option<Vec<f64>> {
+        let (correlations, weighted) = (&self.correlations, self.weighted.as_ref());
+        let run = Run { looks: &self.looks, around, correlations, weighted, prior: &self.prior };
+        let (mean, precision) = run.with_levels((carried.mean.clone(), carried.precision.clone()));
+        self.natural(&mean, &precision).filter(|natural| natural.iter().all(|v| v.is_finite()))
     }
 
     /// By how much the curvature may change on a way that leads away from the looks, relative to itself and at most 1. The earlier look whose curvature was the most
