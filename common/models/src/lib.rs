@@ -6,8 +6,10 @@
 //! also stand in a crate of its own, which calls [`register`] before it reads a task.
 
 pub mod effects;
+pub mod expected;
 pub mod gaussian_mixture;
 pub mod latent_dirichlet;
+pub mod level;
 pub mod linear_regression;
 pub mod logistic_regression;
 pub mod many_rows;

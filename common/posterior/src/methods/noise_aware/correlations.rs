@@ -16,8 +16,7 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::Setting;
 use crate::models::ModelSpec;
-use crate::models::predictor::Statistics;
-use crate::numerics::expectation::expectation;
+use crate::models::expected::weighted_moments;
 
 /// Standard deviation of the error of a correlation that nothing tells, and of one of a Gram matrix, which lacks the weights c.
 const WITHOUT_GRAM: f64 = 0.08;
@@ -222,44 +221,6 @@ impl Correlations {
     }
 }
 
-/// E c xxᵀ for rows with these second moments, of which entry `intercept` is 1. `None` for numbers that cannot be computed with.
-pub(super) fn weighted_moments(
-    moments: &DMatrix<f64>,
-    intercept: usize,
-    coefficients: &DVector<f64>,
-    model: &ModelSpec,
-) -> Option<DMatrix<f64>> {
-    let predictor = model.rules().predictor()?;
-    let mean = moments.column(intercept);
-    let centre = mean.dot(coefficients);
-    let shared = moments * coefficients - mean * centre;
-    let variance = shared.dot(coefficients);
-    let weight = |t: f64| {
-        let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(centre + t, 0.0, label));
-        expected_curvature(zero, one)
-    };
-    let usable = |matrix: &DMatrix<f64>| matrix.diagonal().iter().all(|entry| *entry > 0.0 && entry.is_finite());
-    if variance.partial_cmp(&1e-12).is_none_or(std::cmp::Ordering::is_lt) {
-        // All records have the same predictor.
-        return Some(moments * weight(0.0)).filter(usable);
-    }
-    let [none, one, two] = expectation(0.0, variance, |t| {
-        let weight = weight(t);
-        [weight, weight * t / variance, weight * t * t / variance]
-    });
-    let both = mean * shared.transpose();
-    let matrix = moments * none + (&both + both.transpose()) * one + &shared * shared.transpose() * ((two - none) / variance);
-    Some(matrix).filter(usable)
-}
-
-/// Mean of the curvature over both labels, from what either adds. Label 1 has the probability for which the mean of the residual is 0; without two classes any number serves, since
-/// the curvature does not depend on the label.
-pub(super) fn expected_curvature(zero: Statistics, one: Statistics) -> f64 {
-    let ones = zero.residual / (zero.residual - one.residual);
-    let ones = if ones.is_finite() { ones.clamp(0.0, 1.0) } else { 0.5 };
-    zero.curvature + ones * (one.curvature - zero.curvature)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -284,21 +245,6 @@ mod tests {
         assert!(
             (doubt[(0, 2)] - 0.0064 * matrix[(0, 0)] * matrix[(2, 2)]).abs() < 1e-9 && doubt[(0, 1)] + doubt[(0, 3)] + doubt[(2, 3)] == 0.0
         );
-    }
-
-    /// Of a count with rate e^η and normal rows, Σ c xxᵀ is that of rows about Cov(x, η), times E e^η.
-    #[test]
-    fn weights_of_counts_move_the_mean_of_rows() {
-        use crate::models::poisson_regression::PoissonRegression;
-        let coefficients = DVector::from_vec(vec![0.4, -0.3, 0.2]);
-        // Two numbers of means 0.5 and 0, variance 1 and correlation 0.6, and the intercept.
-        let moments =
-            |[a, b]: [f64; 2]| DMatrix::from_row_slice(3, 3, &[1.0 + a * a, 0.6 + a * b, a, 0.6 + a * b, 1.0 + b * b, b, a, b, 1.0]);
-        let got = super::weighted_moments(&moments([0.5, 0.0]), 2, &coefficients, &PoissonRegression {}.into()).unwrap();
-        let shift = [0.4 - 0.3 * 0.6, 0.4 * 0.6 - 0.3];
-        let variance = 0.4 * shift[0] - 0.3 * shift[1];
-        let expected = moments([0.5 + shift[0], shift[1]]) * (0.4f64 * 0.5 + 0.2 + 0.5 * variance).exp();
-        assert!((got - &expected).norm() < 1e-9 * expected.norm());
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
 //! **On the way.** Where [`Looks::on_the_way`] names the model, what gradients are expected to be for a θ, how they change with it and how they vary follow from the model, whose curvature changes
-//! between μ_t and θ ([`expected`](super::expected)). What that moves the gradient by counts as wrong by [`BY_MODEL`] of itself.
+//! between μ_t and θ ([`expected`](crate::models::expected)). What that moves the gradient by counts as wrong by [`BY_MODEL`] of itself.
 //!
 //! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
 //! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the precision is found.
@@ -35,18 +35,18 @@
 //!
 //! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
-use super::expected::{Expected, Rows, unweighted};
-use super::levels::Run;
 use super::structure::{Seen, UNKNOWN_UNIT};
+use super::unweighted::unweighted;
 use super::weighted::Weighted;
 use super::{Posterior, signal_to_noise};
 use crate::methods::Setting;
 use crate::models::ModelSpec;
+use crate::models::expected::{Expected, Rows};
 use crate::models::predictor::Statistics;
 use crate::models::scaled::{Known, Scaled};
 use crate::numerics::uncertain_curvature::{error, error_along, without_negative_eigenvalues};
@@ -111,7 +111,7 @@ pub(crate) struct Looks {
     pub(crate) correlations: Correlations,
     /// Where records are weighted.
     pub(crate) weighted: Option<Weighted>,
-    /// The model by which looks on the way are taken to where the way leads ([`expected`](super::expected)).
+    /// The model by which looks on the way are taken to where the way leads ([`expected`](crate::models::expected)).
     pub(crate) on_the_way: Option<ModelSpec>,
     pub(crate) prior: Prior,
     /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
@@ -125,7 +125,7 @@ pub(crate) struct Carried {
     /// Without what `ahead` adds.
     pub(crate) covariance: DMatrix<f64>,
     /// With it.
-    precision: DMatrix<f64>,
+    pub(super) precision: DMatrix<f64>,
     /// w_t, with which the mean was found.
     pub(crate) weights: Vec<f64>,
     /// ρ_t² (μ_t − θ̄)ᵀ H (μ_t − θ̄) of every look.
@@ -247,14 +247,6 @@ impl Looks {
             weights = new;
         }
         None
-    }
-
-    /// Natural parameters of the posterior with what the looks tell of [`levels`](super::levels) that the last ones do not see. `around` has every look's q_t.
-    pub(crate) fn with_levels(&self, carried: &Carried, around: &[Gaussian]) -> Option<Vec<f64>> {
-        let (correlations, weighted) = (&self.correlations, self.weighted.as_ref());
-        let run = Run { looks: &self.looks, around, correlations, weighted, prior: &self.prior };
-        let (mean, precision) = run.with_levels((carried.mean.clone(), carried.precision.clone()));
-        self.natural(&mean, &precision).filter(|natural| natural.iter().all(|v| v.is_finite()))
     }
 
     /// By how much the curvature may change on a way that leads away from the looks, relative to itself and at most 1. The earlier look whose curvature was the most

@@ -18,11 +18,11 @@
 //! taken from moments.
 
 pub(crate) mod correlations;
-mod expected;
 mod levels;
 pub(crate) mod looks;
 pub(crate) mod sites;
 mod structure;
+mod unweighted;
 pub(crate) mod weighted;
 
 use serde::{Deserialize, Serialize};

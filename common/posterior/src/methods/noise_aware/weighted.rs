@@ -6,8 +6,9 @@
 use dp_pvi_schema::EntryKind as Entry;
 use nalgebra::{DMatrix, DVector};
 
-use super::correlations::{Correlations, expected_curvature};
+use super::correlations::Correlations;
 use crate::models::ModelSpec;
+use crate::models::expected::expected_curvature;
 use crate::models::predictor::Statistics;
 use crate::numerics::expectation::expectation;
 

@@ -9,43 +9,38 @@
 //! * what the gradient changes by with θ J = E ωD p′ xxᵀ,
 //! * what it varies by from draw to draw of the labels S = E (ωD)² p(1 − p) xxᵀ, and of several looks with weights w, whose Σ w ωD has at most the square Σ w (ωD)², the mean at most.
 //!
-//! Rows are taken for normal given the two predictors. Their moments follow from the diagonal of H and the schema, in which records are weighted by c, so that [`unweighted`] takes c out. A residual
+//! Rows are taken for normal given the two predictors. Their moments follow from the diagonal of H and the schema, in which records are weighted by c; whoever asks takes c out. A residual
 //! has to be linear in the label, as that of two classes always is. Source: this project; with J it is a Gauss–Newton step.
 
 use nalgebra::{DMatrix, DVector};
 
-use super::correlations::{Correlations, weighted_moments};
-use crate::models::ModelSpec;
-use crate::models::predictor::{Predictor, Statistics};
-use crate::numerics::expectation::expectation_of_two;
-
-/// Passes in which moments are found whose weighted ones are known, and by how much an entry changes in one at most.
-const PASSES: usize = 12;
-const MOST: f64 = 2.0;
+use crate::ModelSpec;
+use crate::predictor::{Predictor, Statistics};
+use dp_pvi_numerics::expectation::{expectation, expectation_of_two};
 
 /// Expectations a record, over the looks of a run by their weights.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub struct Expected {
     /// Of the gradient.
-    pub(super) gradient: DVector<f64>,
+    pub gradient: DVector<f64>,
     /// Of the released curvature.
-    pub(super) curvature: DMatrix<f64>,
+    pub curvature: DMatrix<f64>,
     /// J.
-    pub(super) tangent: DMatrix<f64>,
+    pub tangent: DMatrix<f64>,
     /// S.
-    pub(super) scores: DMatrix<f64>,
+    pub scores: DMatrix<f64>,
     /// The trace of every look's curvature, over that of all.
-    pub(super) proportions: Vec<f64>,
+    pub proportions: Vec<f64>,
 }
 
 /// Rows, and how heavy a record is in a gradient.
-pub(super) struct Rows<'a> {
+pub struct Rows<'a> {
     /// Second moments, of which the intercept's is 1.
-    pub(super) moments: &'a DMatrix<f64>,
+    pub moments: &'a DMatrix<f64>,
     /// The intercept's coordinate.
-    pub(super) intercept: usize,
+    pub intercept: usize,
     /// ω, of what a record adds with either label.
-    pub(super) weight: &'a dyn Fn([Statistics; 2]) -> f64,
+    pub weight: &'a dyn Fn([Statistics; 2]) -> f64,
 }
 
 /// Moments of a weight f with the standard scores u and v of the predictors: E f, E fu, E fv, E fu², E fuv, E fv².
@@ -53,12 +48,7 @@ type Moments = [f64; 6];
 
 impl Expected {
     /// Of looks at these points with these weights, if the truth is `end`. `None` for numbers that cannot be computed with.
-    pub(super) fn new(
-        model: &dyn Predictor,
-        (points, weights): (&[&DVector<f64>], &[f64]),
-        end: &DVector<f64>,
-        rows: &Rows<'_>,
-    ) -> Option<Self> {
+    pub fn new(model: &dyn Predictor, (points, weights): (&[&DVector<f64>], &[f64]), end: &DVector<f64>, rows: &Rows<'_>) -> Option<Self> {
         let d = end.len();
         let mean: DVector<f64> = rows.moments.column(rows.intercept).into_owned();
         let covariance = rows.moments - &mean * mean.transpose();
@@ -132,7 +122,7 @@ impl Expected {
 
     /// The same of all records, whose released curvature has this diagonal.
     #[must_use]
-    pub(super) fn of_all(self, diagonal: &DVector<f64>) -> Self {
+    pub fn of_all(self, diagonal: &DVector<f64>) -> Self {
         let records = diagonal.component_div(&self.curvature.diagonal());
         let root = records.map(f64::sqrt);
         let scaled = |matrix: DMatrix<f64>| DMatrix::from_fn(root.len(), root.len(), |i, j| matrix[(i, j)] * root[i] * root[j]);
@@ -146,41 +136,48 @@ impl Expected {
     }
 }
 
-/// Moments of rows which, with the weights c that they have at `point`, have a diagonal in these proportions; of which the intercept's is 1. What the diagonal does not tell is
-/// as [`Correlations::matrix`] says.
-pub(super) fn unweighted(
-    correlations: &Correlations,
-    (weighted, intercept): (&DVector<f64>, usize),
-    point: &DVector<f64>,
-    model: &ModelSpec,
-) -> Option<DMatrix<f64>> {
-    let target = weighted / weighted[intercept];
-    let mut own = target.clone();
-    for _ in 0..PASSES {
-        let with_weights = weighted_moments(&correlations.matrix(&own), intercept, point, model)?;
-        let unit = with_weights[(intercept, intercept)];
-        for (j, entry) in own.iter_mut().enumerate() {
-            *entry *= (target[j] * unit / with_weights[(j, j)]).clamp(1.0 / MOST, MOST);
-            if correlations.is_indicator(j) {
-                *entry = entry.min(1.0);
-            }
-        }
-        own[intercept] = 1.0;
+/// E c xxᵀ for rows with these second moments, of which entry `intercept` is 1. `None` for numbers that cannot be computed with.
+pub fn weighted_moments(moments: &DMatrix<f64>, intercept: usize, coefficients: &DVector<f64>, model: &ModelSpec) -> Option<DMatrix<f64>> {
+    let predictor = model.rules().predictor()?;
+    let mean = moments.column(intercept);
+    let centre = mean.dot(coefficients);
+    let shared = moments * coefficients - mean * centre;
+    let variance = shared.dot(coefficients);
+    let weight = |t: f64| {
+        let [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(centre + t, 0.0, label));
+        expected_curvature(zero, one)
+    };
+    let usable = |matrix: &DMatrix<f64>| matrix.diagonal().iter().all(|entry| *entry > 0.0 && entry.is_finite());
+    if variance.partial_cmp(&1e-12).is_none_or(std::cmp::Ordering::is_lt) {
+        // All records have the same predictor.
+        return Some(moments * weight(0.0)).filter(usable);
     }
-    Some(correlations.matrix(&own))
+    let [none, one, two] = expectation(0.0, variance, |t| {
+        let weight = weight(t);
+        [weight, weight * t / variance, weight * t * t / variance]
+    });
+    let both = mean * shared.transpose();
+    let matrix = moments * none + (&both + both.transpose()) * one + &shared * shared.transpose() * ((two - none) / variance);
+    Some(matrix).filter(usable)
+}
+
+/// Mean of the curvature over both labels, from what either adds. Label 1 has the probability for which the mean of the residual is 0; without two classes any number serves, since
+/// the curvature does not depend on the label.
+pub fn expected_curvature(zero: Statistics, one: Statistics) -> f64 {
+    let ones = zero.residual / (zero.residual - one.residual);
+    let ones = if ones.is_finite() { ones.clamp(0.0, 1.0) } else { 0.5 };
+    zero.curvature + ones * (one.curvature - zero.curvature)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_precision_loss)]
 mod tests {
-    use super::{Expected, Rows, unweighted};
-    use crate::methods::noise_aware::correlations::{Correlations, weighted_moments};
-    use crate::models::logistic_regression::LogisticRegression;
-    use crate::models::predictor::{Predictor, Statistics};
-    use crate::models::probit_regression::ProbitRegression;
-    use crate::numerics::expectation::expectation_of_two;
-    use crate::numerics::normal::{cdf, density};
-    use dp_pvi_schema::EntryKind as Entry;
+    use super::{Expected, Rows};
+    use crate::logistic_regression::LogisticRegression;
+    use crate::predictor::{Predictor, Statistics};
+    use crate::probit_regression::ProbitRegression;
+    use dp_pvi_numerics::expectation::expectation_of_two;
+    use dp_pvi_numerics::normal::{cdf, density};
     use nalgebra::{DMatrix, DVector};
 
     fn close(got: &DMatrix<f64>, expected: &DMatrix<f64>, tolerance: f64) {
@@ -244,15 +241,18 @@ mod tests {
         }
     }
 
+    /// Of a count with rate e^η and normal rows, Σ c xxᵀ is that of rows about Cov(x, η), times E e^η.
     #[test]
-    fn weights_are_taken_out_of_moments() {
-        let entries = vec![Entry::Number, Entry::Indicator { group: 0 }, Entry::Intercept];
-        let correlations = Correlations::of_entries(entries, None);
-        let (own, point) = (DVector::from_vec(vec![0.9, 0.2, 1.0]), DVector::from_vec(vec![1.8, -0.7, 0.4]));
-        let model = LogisticRegression {}.into();
-        let weighted = 7.0 * weighted_moments(&correlations.matrix(&own), 2, &point, &model).unwrap().diagonal();
-        assert!(weighted[0] / weighted[2] < 0.75);
-        let found = unweighted(&correlations, (&weighted, 2), &point, &model).unwrap();
-        assert!((found.diagonal() - &own).norm() < 1e-3, "{found}");
+    fn weights_of_counts_move_the_mean_of_rows() {
+        use crate::poisson_regression::PoissonRegression;
+        let coefficients = DVector::from_vec(vec![0.4, -0.3, 0.2]);
+        // Two numbers of means 0.5 and 0, variance 1 and correlation 0.6, and the intercept.
+        let moments =
+            |[a, b]: [f64; 2]| DMatrix::from_row_slice(3, 3, &[1.0 + a * a, 0.6 + a * b, a, 0.6 + a * b, 1.0 + b * b, b, a, b, 1.0]);
+        let got = super::weighted_moments(&moments([0.5, 0.0]), 2, &coefficients, &PoissonRegression {}.into()).unwrap();
+        let shift = [0.4 - 0.3 * 0.6, 0.4 * 0.6 - 0.3];
+        let variance = 0.4 * shift[0] - 0.3 * shift[1];
+        let expected = moments([0.5 + shift[0], shift[1]]) * (0.4f64 * 0.5 + 0.2 + 0.5 * variance).exp();
+        assert!((got - &expected).norm() < 1e-9 * expected.norm());
     }
 }
