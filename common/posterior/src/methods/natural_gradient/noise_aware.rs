@@ -29,7 +29,7 @@ pub(crate) fn posterior(
     let all = all.and_then(|all| Gaussian::from_natural(family, all.natural_parameters).ok());
     let near = all.map(|all| DVector::from_column_slice(all.standard().mean()));
     let rule = NaturalGradientRule::new(task, *spec);
-    let (looks, states, last) = looks(&rule, spec, history, without).ok_or(Absent::Diverged)?;
+    let Read { looks, states, last } = looks(&rule, spec, history, without).ok_or(Absent::Diverged)?;
     if looks.is_empty() {
         return Err(Absent::NoRound);
     }
@@ -65,13 +65,17 @@ impl NaturalGradientSpec {
     }
 }
 
-/// Reads what was released off the states between visits, the states that it was released for, and the last one. `None` where a state is not one of this rule.
-fn looks(
-    rule: &NaturalGradientRule,
-    spec: &NaturalGradientSpec,
-    history: &History,
-    without: Option<&Contribution>,
-) -> Option<(Vec<Look>, Vec<Vec<f64>>, Vec<f64>)> {
+/// What was read off the states between visits.
+struct Read {
+    looks: Vec<Look>,
+    /// The states that they were released for.
+    states: Vec<Vec<f64>>,
+    /// The last state.
+    last: Vec<f64>,
+}
+
+/// Reads what was released off the states between visits. `None` where a state is not one of this rule.
+fn looks(rule: &NaturalGradientRule, spec: &NaturalGradientSpec, history: &History, without: Option<&Contribution>) -> Option<Read> {
     let mut visits = Vec::new();
     let (mut before, mut last) = (rule.initial(), rule.initial());
     let before_len = before.len();
@@ -105,7 +109,7 @@ fn looks(
     if visits.iter().any(|(visit, _)| visit.is_near(square)) {
         visits.retain(|(visit, _)| visit.is_near(square));
     }
-    let before: Vec<Vec<f64>> = visits.iter_mut().map(|(_, state)| std::mem::take(state)).collect();
+    let states = visits.iter_mut().map(|(_, state)| std::mem::take(state)).collect();
     let look = |released: ReleasedVisit| {
         let released = released.at(square);
         Look {
@@ -116,7 +120,7 @@ fn looks(
             curvature_noise: DVector::from_vec(released.curvature_noise),
         }
     };
-    Some((visits.into_iter().map(|(visit, _)| look(visit)).collect(), before, last))
+    Some(Read { looks: visits.into_iter().map(|(visit, _)| look(visit)).collect(), states, last })
 }
 
 /// The Gram matrix of a run, which its first round with a site has released.
