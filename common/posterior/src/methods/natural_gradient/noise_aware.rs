@@ -45,13 +45,12 @@ pub(crate) fn posterior(
     let looks = Looks { family, looks, correlations, weighted, on_the_way: None, prior: task.priors(), near };
     let carried = looks.carried().ok_or(Absent::Diverged)?;
     let precision = rule.precision(&last, looks.error_of_the_last(rule.window(), &carried));
-    // What will be added to something else has what is linear alone.
-    let natural_parameters = match without {
-        Some(_) => carried.posterior.natural_parameters.clone(),
-        None => {
-            let around: Result<Vec<Gaussian>, _> = states.iter().map(|state| NaturalGradientRule::point(family, state)).collect();
-            looks.with_levels(&carried, &around.map_err(|_| Absent::Diverged)?).ok_or(Absent::Diverged)?
-        }
+    // A level has as many records in all looks where the same sites took part in all. What will be added to something else has what is linear alone.
+    let natural_parameters = if same {
+        let around = || states.iter().map(|state| NaturalGradientRule::point(family, state).ok()).collect();
+        looks.with_levels(&carried, around).ok_or(Absent::Diverged)?
+    } else {
+        carried.posterior.natural_parameters.clone()
     };
     Ok(Posterior { natural_parameters, precision, ..carried.posterior })
 }

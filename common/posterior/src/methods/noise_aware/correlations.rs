@@ -105,17 +105,16 @@ impl Correlations {
 
     /// E c xxᵀ of a record, by the moments of the Gram matrix. `None` where it lacks no weights, where they depend on other labels than two classes, or without an intercept.
     pub(super) fn weighted_by(&self, coefficients: &DVector<f64>) -> Option<DMatrix<f64>> {
-        let (moments, intercept, (model, _)) = (self.moments()?, self.intercept()?, self.model_of_expected_curvature()?);
-        weighted_moments(&moments, intercept, coefficients, model)
-    }
-
-    /// The model whose weights differ between records, and whether it has two classes. `None` where they depend on other labels than those.
-    pub(super) fn model_of_expected_curvature(&self) -> Option<(&ModelSpec, bool)> {
-        let model = self.weight.as_ref()?;
+        let (moments, intercept, model) = (self.moments()?, self.intercept()?, self.model()?);
         let (predictor, two) = (model.rules().predictor()?, model.rules().has_two_classes());
         let of = |mean: f64, label: f64| predictor.statistics(mean, 0.0, label).curvature;
         let same = [-1.0, 0.5, 2.0].into_iter().all(|mean| (of(mean, 0.0) - of(mean, 1.0)).abs() <= 1e-12 * of(mean, 0.0).abs());
-        (two || same).then_some((model, two))
+        if two || same { weighted_moments(&moments, intercept, coefficients, model) } else { None }
+    }
+
+    /// The model, unless all records have the same weight.
+    pub(super) fn model(&self) -> Option<&ModelSpec> {
+        self.weight.as_ref()
     }
 
     /// Second moments of rows, of which the intercept's is 1.

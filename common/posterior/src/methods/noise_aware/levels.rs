@@ -24,15 +24,18 @@ struct Level {
 }
 
 impl Looks {
-    /// Natural parameters of the posterior with what the looks tell of such levels. `around` has every look's q_t.
-    pub(crate) fn with_levels(&self, carried: &Carried, around: &[Gaussian]) -> Option<Vec<f64>> {
+    /// Natural parameters of the posterior with what the looks tell of such levels. `around` gives every look's q_t, and is asked where there are any.
+    pub(crate) fn with_levels(&self, carried: &Carried, around: impl FnOnce() -> Option<Vec<Gaussian>>) -> Option<Vec<f64>> {
         let (mut mean, mut precision) = (carried.mean.clone(), carried.precision.clone());
         // A prior whose scale is learned is not known.
         let learned = |j: usize| self.prior.groups.iter().any(|group| (group.first..group.first + group.count).contains(&j));
         let unseen = |j: &usize| precision[(*j, *j)] <= 2.0 * self.prior.precision[*j] && !learned(*j);
         let levels: Vec<usize> = (0..mean.len()).filter(|&j| self.correlations.is_indicator(j)).filter(unseen).collect();
+        let model = self.correlations.model().filter(|model| model.rules().has_two_classes()).and_then(|model| model.rules().predictor());
+        let (Some(model), false) = (model, levels.is_empty()) else { return Some(carried.posterior.natural_parameters.clone()) };
+        let around = around()?;
         for j in levels {
-            if let Some(both) = self.with_level(j, around, (&mean, &precision)) {
+            if let Some(both) = self.with_level(model, j, &around, (&mean, &precision)) {
                 (mean, precision) = both;
             }
         }
@@ -41,12 +44,11 @@ impl Looks {
 
     fn with_level(
         &self,
+        model: &dyn Predictor,
         j: usize,
         around: &[Gaussian],
         (mean, precision): (&DVector<f64>, &DMatrix<f64>),
     ) -> Option<(DVector<f64>, DMatrix<f64>)> {
-        let (spec, true) = self.correlations.model_of_expected_curvature()? else { return None };
-        let model = spec.rules().predictor()?;
         let level = self.level(j)?;
         let counts = self.counts(&level, around, model)?;
         let along = Cholesky::new(precision.clone())?.solve(&level.row);
@@ -118,6 +120,7 @@ fn uncertainty(moments: &DMatrix<f64>, q: &Standard) -> f64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::uncertainty;
     use crate::methods::noise_aware::Posterior;
     use crate::methods::noise_aware::correlations::{Correlations, Products};
     use crate::methods::noise_aware::looks::{Carried, Look, Looks};
@@ -158,19 +161,19 @@ mod tests {
 
     impl Released {
         fn with_levels(&self, (mean, precision): (DVector<f64>, DMatrix<f64>)) -> (DVector<f64>, DMatrix<f64>) {
-            let natural_parameters = Vec::new();
+            let natural_parameters = self.looks.natural(&mean, &precision).unwrap();
             let posterior = Posterior { natural_parameters, signal_to_noise: 9.0, noise_share: None, scales: Vec::new(), precision: None };
             let covariance = precision.clone().try_inverse().unwrap();
             let (weights, bends, ahead, curvature) = (Vec::new(), Vec::new(), precision.clone(), precision.clone());
             let carried = Carried { posterior, mean, covariance, precision, weights, bends, ahead, curvature };
-            let natural = self.looks.with_levels(&carried, &self.around).unwrap();
+            let natural = self.looks.with_levels(&carried, || Some(self.around.clone())).unwrap();
             let precision = unsvec(&natural[2..], 2);
             (precision.clone().try_inverse().unwrap() * DVector::from_column_slice(&natural[..2]), precision)
         }
     }
 
     impl Records {
-        /// A run on its way from 0, whose noise has this standard deviation and is 0 by chance, towards a level that is `sign` times as unlikely as it can be.
+        /// A run on its way from 0, whose noise has this standard deviation and is 0 by chance. A `sign` of −1 exchanges the labels.
         fn released(&self, sd: f64, sign: f64) -> Released {
             let model = LogisticRegression {};
             let weight = |labels| self.clip_norm.map_or(1.0, |norm| weight_within(norm, 1.0, labels, [2.0, 4.0]));
@@ -239,7 +242,7 @@ mod tests {
         (DVector::from_vec(vec![0.3, -0.5]), DMatrix::from_diagonal(&DVector::from_vec(vec![own, 900.0])))
     }
 
-    /// Of either label; also where weights differ between looks.
+    /// Of either label; also where weights differ between looks. The exact posterior knows N and has no errors of a model, so that it is narrower and less drawn to the prior.
     #[test]
     fn a_level_that_the_last_looks_do_not_see_is_where_all_looks_say() {
         for (level, ones, noise) in CASES {
@@ -255,6 +258,25 @@ mod tests {
                 let case = format!("{level} {ones} {noise} {sign} {clip_norm:?}: {mean} {sd}, {expected} {expected_sd}");
                 assert!((mean - expected).abs() < 0.9 * expected_sd, "{case}");
                 assert!((0.85..1.2).contains(&(sd / expected_sd)), "{case}");
+            }
+        }
+    }
+
+    /// E xᵀΣx over two rows.
+    #[test]
+    fn what_q_does_not_know_of_a_predictor_is_the_mean_over_rows() {
+        let rows = [DVector::from_vec(vec![1.0, 2.0]), DVector::from_vec(vec![-0.5, 1.0])];
+        let moments = rows.iter().map(|x| x * x.transpose()).sum::<DMatrix<f64>>() * 0.5;
+        for covariance in [DMatrix::from_row_slice(2, 2, &[2.0, 0.7, 0.7, 1.5]), DMatrix::from_diagonal(&DVector::from_vec(vec![2.0, 1.5]))]
+        {
+            let expected = rows.iter().map(|x| x.dot(&(&covariance * x))).sum::<f64>() * 0.5;
+            let precision = covariance.clone().try_inverse().unwrap();
+            let full = Gaussian::from_natural(Family::FullGaussian { dimension: 2 }, [vec![0.0; 2], svec(&precision)].concat()).unwrap();
+            assert!((uncertainty(&moments, full.standard()) - expected).abs() < 1e-12);
+            if covariance[(0, 1)] == 0.0 {
+                let natural = [vec![0.0; 2], precision.diagonal().as_slice().to_vec()].concat();
+                let diagonal = Gaussian::from_natural(Family::DiagonalGaussian { dimension: 2 }, natural).unwrap();
+                assert!((uncertainty(&moments, diagonal.standard()) - expected).abs() < 1e-12);
             }
         }
     }
