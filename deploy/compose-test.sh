@@ -108,8 +108,8 @@ two='"included":\["hospital-1","hospital-2"\]'
 
 say "building the image"
 base=$(./base-image.sh)
-# In target/ may lie programs of another command, which compiled the gate open: what the image holds is built here.
-if command -v cargo >/dev/null; then ./build-programs.sh release; fi
+# The programs of the demo and the tests.
+if command -v cargo >/dev/null; then ./build-programs.sh dev; fi
 for program in dp-pvi-server dp-pvi-client dp-pvi-sim; do
     [ -x "../target/programs/$program" ] || fail "../target/programs/$program is missing: run deploy/build-programs.sh first"
 done

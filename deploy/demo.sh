@@ -20,11 +20,10 @@ command -v cargo >/dev/null || fail "cargo is not in PATH: install Rust (rustup.
 command -v cc >/dev/null || fail "there is no C compiler (cc): install gcc, it builds SQLite and the TLS library"
 
 echo "building (the first time takes some minutes) …"
-# One command for all programs, for speed: it compiles the client with what the simulation asks of the gate (feature "unsealed"). That is for invented
-# patients only; deploy/build-programs.sh builds what a site should run.
-(cd "$deploy/.." && cargo build --release --locked -p dp-pvi-server -p dp-pvi-client -p dp-pvi-simulation --bins)
+# The profile of development, which is built fast. `cargo build --release --locked` builds what a site should run.
+(cd "$deploy/.." && cargo build --locked --bins)
 target=${CARGO_TARGET_DIR:-$deploy/../target}
-PATH=$(cd "$deploy/.." && cd "$target/release" && pwd):$PATH
+PATH=$(cd "$deploy/.." && cd "$target/debug" && pwd):$PATH
 export PATH
 
 began=$SECONDS

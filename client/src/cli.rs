@@ -7,13 +7,14 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use dp_pvi_inference::personal::Spread;
 use dp_pvi_posterior::task::DesignSpec;
-use dp_pvi_privacy::ClientId;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_privacy::{ClientId, NoiseSource};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_reading::document::Which;
 use dp_pvi_reading::summary::Level;
+use rand_core::CryptoRng;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -302,7 +303,10 @@ fn client_id(text: &str) -> std::result::Result<ClientId, dp_pvi_privacy::releas
 
 /// The whole program: parses the process's arguments, runs, and reports an error on stderr. `decorate` may wrap the ledger store of
 /// `run`; the shipped program passes it through, tests put a store there that ends the process at a chosen append.
-pub fn main_with<S: ChargeStore + 'static>(decorate: impl FnOnce(SqliteLedger) -> S) -> ExitCode {
+pub fn main_with<S: ChargeStore + 'static>(
+    decorate: impl FnOnce(SqliteLedger) -> S,
+    noise: impl NoiseSource<Stream: CryptoRng> + Clone + 'static,
+) -> ExitCode {
     // Keys must not end up in a core file; a system that refuses this has other barriers, and the program goes on.
     let _ = dp_pvi_proto::process::forbid_core_dumps();
     // Wrong usage ends here with exit code 2, help and version with 0.
@@ -311,7 +315,7 @@ pub fn main_with<S: ChargeStore + 'static>(decorate: impl FnOnce(SqliteLedger) -
     let log_format = cli.global.log_format;
     telemetry::init(log_format, verbosity);
     let format = cli.global.format;
-    match execute(cli, decorate) {
+    match execute(cli, decorate, noise) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if format == Format::Json {
@@ -324,13 +328,17 @@ pub fn main_with<S: ChargeStore + 'static>(decorate: impl FnOnce(SqliteLedger) -
     }
 }
 
-fn execute<S: ChargeStore + 'static>(cli: Cli, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
+fn execute<S: ChargeStore + 'static>(
+    cli: Cli,
+    decorate: impl FnOnce(SqliteLedger) -> S,
+    noise: impl NoiseSource<Stream: CryptoRng> + Clone + 'static,
+) -> Result<()> {
     let output = Output::new(cli.global.format);
     let file = cli.global.config.as_path();
     match cli.command {
         Command::Run => {
             let bar = if cli.global.quiet { Bar::Never } else { Bar::OnTerminal };
-            run_to_end(&Config::load(file)?, output, bar, decorate)
+            run_to_end(&Config::load(file)?, output, bar, decorate, noise)
         }
         Command::Check { offline } => {
             let server = if offline { check::Server::Skip } else { check::Server::Connect };
@@ -426,10 +434,16 @@ fn make_request(federation: &str, name: ClientId, role: RoleArg, folder: &Path, 
     Ok(())
 }
 
-fn run_to_end<S: ChargeStore + 'static>(config: &Config, output: Output, bar: Bar, decorate: impl FnOnce(SqliteLedger) -> S) -> Result<()> {
+fn run_to_end<S: ChargeStore + 'static>(
+    config: &Config,
+    output: Output,
+    bar: Bar,
+    decorate: impl FnOnce(SqliteLedger) -> S,
+    noise: impl NoiseSource<Stream: CryptoRng> + Clone + 'static,
+) -> Result<()> {
     blocking_on(|| async {
         let mut observer = RunObserver::new(output, bar, &config.site.state);
-        let ended = run::run(config, decorate, &mut observer).await?;
+        let ended = run::run(config, decorate, noise, &mut observer).await?;
         drop(observer);
         output.object(
             || json!({"event": "ended", "outcome": ended.end.outcome, "updates_sent": ended.sent, "refusals": ended.refusals.len()}),

@@ -580,7 +580,10 @@ fn files_of(uri: &str, folder: &Path) -> Result<Vec<PathBuf>> {
     }
     let path = folder.join(path);
     let Some(pattern) = path.to_str().filter(|_| uri.contains('*')) else { return Ok(vec![path]) };
-    let found = glob::glob(pattern).map_err(|e| ClientError::config("data.uri", format!("{uri} is no pattern of names ({e})")))?;
+    // As in a shell: names that begin with a point are what other programs keep beside the data.
+    let rule = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+    let found =
+        glob::glob_with(pattern, rule).map_err(|e| ClientError::config("data.uri", format!("{uri} is no pattern of names ({e})")))?;
     let mut files =
         found.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| ClientError::config("data.uri", format!("{uri}: {e}")))?;
     files.sort();

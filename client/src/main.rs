@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dp_pvi_client::cli::main_with(|store| store)
+    dp_pvi_client::cli::main_with(|store| store, dp_pvi_privacy::SecureNoise)
 }

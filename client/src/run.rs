@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use dp_pvi_accounting::FilterRule;
 use dp_pvi_posterior::task::Trust;
-use dp_pvi_privacy::Hash;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_privacy::{Hash, NoiseSource};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy};
 use ed25519_dalek::SigningKey;
+use rand_core::CryptoRng;
 
 use crate::clock::SystemClock;
 use crate::config::{Approve, Config};
@@ -37,13 +38,21 @@ pub struct Ended {
     pub refusals: Vec<(u32, RefusalReason)>,
 }
 
-/// Takes part in a run as `config` says. `decorate` may wrap the site's ledger store (the shipped program returns it as it is).
+/// Takes part in a run as `config` says. `decorate` may wrap the site's ledger store (the shipped program returns it as it is), and `noise` is
+/// what protects its releases (there [`SecureNoise`](dp_pvi_privacy::SecureNoise); the trait is sealed).
 ///
 /// # Errors
 /// See [`ClientError`]. The same call goes on where this one stopped.
-pub async fn run<S: ChargeStore>(config: &Config, decorate: impl FnOnce(SqliteLedger) -> S, observer: &mut impl Observer) -> Result<Ended> {
+pub async fn run<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone + 'static>(
+    config: &Config,
+    decorate: impl FnOnce(SqliteLedger) -> S,
+    noise: N,
+    observer: &mut impl Observer,
+) -> Result<Ended> {
     match config.site.role {
-        Role::Site => run_site(config, decorate, observer).await.map(|SiteOutcome { end, refusals, sent }| Ended { end, sent, refusals }),
+        Role::Site => {
+            run_site(config, decorate, noise, observer).await.map(|SiteOutcome { end, refusals, sent }| Ended { end, sent, refusals })
+        }
         Role::Evaluator => run_evaluator(config, observer).await.map(|end| Ended { end, sent: 0, refusals: Vec::new() }),
     }
 }
@@ -52,9 +61,10 @@ pub async fn run<S: ChargeStore>(config: &Config, decorate: impl FnOnce(SqliteLe
 ///
 /// # Errors
 /// See [`ClientError`].
-pub async fn run_site<S: ChargeStore>(
+pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone + 'static>(
     config: &Config,
     decorate: impl FnOnce(SqliteLedger) -> S,
+    noise: N,
     observer: &mut impl Observer,
 ) -> Result<SiteOutcome> {
     let private = config.private()?;
@@ -69,7 +79,7 @@ pub async fn run_site<S: ChargeStore>(
     let policy = Policy { partial_runs, ..policy };
     let ledger = ledger.of_units(LocalSchema::read(&config.data.schema)?.schema().unit_in_words())?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
-    let mut trainer = SiteTrainer::load(config).await?;
+    let mut trainer = SiteTrainer::load(config, noise).await?;
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);
     let mut transport = Recording::new(GrpcTransport::new(&config.site, tls), &config.site.state, &config.data.name);
     let patience = patience(config);

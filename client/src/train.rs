@@ -8,12 +8,13 @@ use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::{RunId, SecureNoise};
+use dp_pvi_privacy::{NoiseSource, Purpose, ReleaseId, RunId};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
 use dp_pvi_protocol::message::PublicMetrics;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
 use dp_pvi_reading::metrics;
 use dp_pvi_reading::predictive::Predictor;
+use rand_core::CryptoRng;
 
 use crate::config::Config;
 use crate::error::ClientError;
@@ -21,22 +22,23 @@ use crate::error::Result as ClientResult;
 use crate::keys;
 use crate::snapshot::{LocalSchema, Snapshot};
 
-/// Computes a site's visits on the records that it read before its hello.
-pub struct SiteTrainer {
+/// Computes a site's visits on the records that it read before its hello, with this noise.
+pub struct SiteTrainer<N> {
     snapshot: Arc<Snapshot>,
+    noise: N,
 }
 
-impl SiteTrainer {
+impl<N> SiteTrainer<N> {
     /// Reads the configured files.
     ///
     /// # Errors
     /// See [`Snapshot::load`]; the declared number of units is below `[policy] min_records`.
-    pub async fn load(config: &Config) -> ClientResult<Self> {
+    pub async fn load(config: &Config, noise: N) -> ClientResult<Self> {
         check_declared(config)?;
         let identity = keys::identity(&config.tls.identity)?;
         let config = config.clone();
         let snapshot = blocking(move || Ok(Snapshot::load(&config, &identity))).await??;
-        Ok(Self { snapshot: Arc::new(snapshot) })
+        Ok(Self { snapshot: Arc::new(snapshot), noise })
     }
 
     /// The run that this process was in is over. Where it is in no other, the files may change again.
@@ -48,11 +50,14 @@ impl SiteTrainer {
     }
 }
 
-impl Trainer for SiteTrainer {
-    type Random = <SecureNoise as dp_pvi_privacy::NoiseSource>::Stream;
+/// What the seeds of masks are drawn as: no step of a release has this number.
+const MASKS: u64 = u64::MAX;
 
-    fn randomness(&mut self) -> Result<Self::Random, TrainError> {
-        SecureNoise::fresh().map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })
+impl<N: NoiseSource<Stream: CryptoRng> + Clone + 'static> Trainer for SiteTrainer<N> {
+    type Random = N::Stream;
+
+    fn randomness(&mut self, release: &ReleaseId) -> Result<Self::Random, TrainError> {
+        self.noise.stream(release, MASKS, Purpose::Draws).map_err(|e| TrainError { kind: TrainErrorKind::Resource, message: e.to_string() })
     }
 
     /// What can be wrong here is the task, or the disk of the state folder: the records were read before.
@@ -69,13 +74,13 @@ impl Trainer for SiteTrainer {
     }
 
     async fn train(&mut self, job: TrainJob) -> Result<Trained, TrainError> {
-        let snapshot = Arc::clone(&self.snapshot);
+        let (snapshot, noise) = (Arc::clone(&self.snapshot), self.noise.clone());
         blocking(move || {
             let units = snapshot.units(&job.task).map_err(resource)?;
             let TrainJob { task, visit, lambda, state, permit } = job;
             let site = snapshot.place(&task).map_err(|e| internal(e.to_string()))?;
             let job = Job { site, task: &task, visit, lambda: &lambda, state: &state };
-            let output = methods::run(&job, &units, permit, &SecureNoise).map_err(failed)?;
+            let output = methods::run(&job, &units, permit, &noise).map_err(failed)?;
             Ok(Trained { message: output.message, pending: output.pending })
         })
         .await

@@ -3,7 +3,7 @@
 #
 #   common/engine/scale.sh ROWS OUT_DIR
 #
-# ROWS is about the number of stays. dp-pvi-sim, dp-pvi-site-engine and scale (`cargo build --profile dist --locked --bins --example scale` in this folder) are taken from PATH. OUT_DIR needs about
+# ROWS is about the number of stays. dp-pvi-sim, dp-pvi-site-engine and scale (`cargo build --release --locked --bins --example scale` in this folder) are taken from PATH. OUT_DIR needs about
 # 300 bytes for each stay, and holds nothing large when this has ended.
 set -euo pipefail
 

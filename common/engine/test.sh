@@ -28,8 +28,8 @@ built() {
     fi
     return $status
 }
-built cargo build --release --locked --all-targets
-timeout 900 cargo test --release --locked
-(cd "$root" && CARGO_TARGET_DIR=$target cargo build --release --locked -p dp-pvi-server -p dp-pvi-client -p dp-pvi-simulation --bins)
-PATH=$target/engine/release:$target/release:$PATH timeout 600 ./federation.sh "$work/federation"
-built cargo clippy --release --locked --all-targets -- -D warnings
+built cargo build --locked --all-targets
+timeout 900 cargo test --locked
+(cd "$root" && CARGO_TARGET_DIR=$target cargo build --locked --bins)
+PATH=$target/engine/debug:$target/debug:$PATH timeout 600 ./federation.sh "$work/federation"
+built cargo clippy --locked --all-targets -- -D warnings

@@ -19,12 +19,12 @@ command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -m venv "$work/build" >"$work/log" 2>&1 || skip "$python makes no virtual environments (python3-venv)"
 "$work/build/bin/pip" install --quiet "maturin>=1.9,<2" >"$work/log" 2>&1 || { tail -n 2 "$work/log"; skip "maturin cannot be installed"; }
 
-VIRTUAL_ENV=$work/build CARGO_TARGET_DIR=$target/python "$work/build/bin/maturin" build --release --locked --out "$work/wheels" --interpreter "$python"
+VIRTUAL_ENV=$work/build CARGO_TARGET_DIR=$target/python "$work/build/bin/maturin" build --profile dev --locked --out "$work/wheels" --interpreter "$python"
 "$python" -m venv "$work/user"
 wheel=$(echo "$work"/wheels/*.whl)
 "$work/user/bin/pip" install --quiet "$wheel" >"$work/log" 2>&1 || { tail -n 2 "$work/log"; skip "numpy cannot be installed"; }
 "$work/user/bin/pip" install --quiet "$wheel[test]" >"$work/log" 2>&1 || { tail -n 2 "$work/log"; skip "what the tests need cannot be installed"; }
 
-(cd "$root" && CARGO_TARGET_DIR=$target cargo run --quiet --release --locked -p dp-pvi-accounting --example bits) >"$work/bits.jsonl"
+(cd "$root" && CARGO_TARGET_DIR=$target cargo run --quiet --locked -p dp-pvi-accounting --example bits) >"$work/bits.jsonl"
 DP_PVI_BITS=$work/bits.jsonl PYTHONDONTWRITEBYTECODE=1 "$work/user/bin/python" -m pytest -q -rs
 (cd "$work" && user/bin/mypy --strict --cache-dir="$work/types" -p dp_pvi_accounting)

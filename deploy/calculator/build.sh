@@ -13,9 +13,9 @@ if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$triple" ]; then
     exit 77
 fi
 # No debug information, and every function where it is called: a page is loaded more often than built.
-CARGO_PROFILE_DIST_DEBUG=0 CARGO_PROFILE_DIST_SPLIT_DEBUGINFO=off CARGO_PROFILE_DIST_LTO=fat CARGO_PROFILE_DIST_PANIC=abort \
-    cargo build --quiet --locked --profile dist --target "$triple" --target-dir "$target/calculator" -p dp-pvi-calculator
-program=$target/calculator/$triple/dist/dp-pvi-calculator.wasm
+CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_SPLIT_DEBUGINFO=off CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_PANIC=abort \
+    cargo build --quiet --locked --release --target "$triple" --target-dir "$target/calculator" -p dp-pvi-calculator
+program=$target/calculator/$triple/release/dp-pvi-calculator.wasm
 mkdir -p "$(dirname "$out")"
 {
     sed '/@PROGRAM@/,$d' deploy/calculator/page.html

@@ -28,4 +28,14 @@ fn call_a_value_seen(value: f64) -> OwnEyesOnly<f64> {
     OwnEyesOnly(value)
 }
 
+fn see_a_panic(run: impl FnOnce()) -> bool {
+    dp_pvi_privacy::inside::withheld(run).is_err()
+}
+
+fn name_the_seal(_: dp_pvi_privacy::Unsealed) {}
+
+struct Forgets;
+
+impl dp_pvi_privacy::Sealed for Forgets {}
+
 fn main() {}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use dp_pvi_privacy::ledger::{ChargeStore, Extra, LedgerStore, Row, RowBody, StoreError, StoredRow};
 use dp_pvi_privacy::{ReleaseId, RunId};
+use dp_pvi_unsealed::Sealed;
 
 /// Environment variable that names a [`CrashPoint`].
 pub const POINT: &str = "DP_PVI_TEST_CRASH_POINT";
@@ -113,6 +114,8 @@ impl<S: LedgerStore> CrashingStore<S> {
         Self { store, effect, point, left }
     }
 }
+
+impl<S: LedgerStore> Sealed for CrashingStore<S> {}
 
 impl<S: ChargeStore> ChargeStore for CrashingStore<S> {
     fn place(&self) -> Option<&Path> {

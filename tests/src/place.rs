@@ -46,7 +46,7 @@ pub fn binary(name: &str) -> PathBuf {
     let path = profile.join(name);
     assert!(
         path.exists(),
-        "{} is missing: run `cargo test --release --workspace --locked`, which builds every binary before it tests",
+        "{} is missing: run `cargo test --workspace --locked`, which builds every binary before it tests",
         path.display()
     );
     path

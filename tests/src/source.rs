@@ -40,7 +40,9 @@ pub fn production(root: &Path, folders: &[&str]) -> Vec<Source> {
     let tests: HashSet<String> = sources.iter().flat_map(|s| test_modules(&s.path, &scrub(&s.text))).collect();
     sources.retain(|s| {
         let in_test_module = |module: &String| s.path == format!("{module}.rs") || s.path.starts_with(&format!("{module}/"));
-        let aside = ["/tests/", "/benches/", "/examples/"].iter().any(|folder| s.path.contains(folder));
+        let aside = ["/tests/", "/benches/", "/examples/"].iter().any(|folder| s.path.contains(folder))
+            // Research, which nothing imports: only where it is asked for by name.
+            || s.path.starts_with("common/papers/") && !folders.iter().any(|folder| folder.starts_with("common/papers"));
         !aside && !tests.iter().any(in_test_module)
     });
     assert!(!sources.is_empty(), "there is code below {folders:?}");

@@ -89,7 +89,7 @@ fn a_full_file_becomes_checked_types() {
 #[test]
 fn a_name_with_a_star_is_all_files_that_it_fits() {
     let folder = tempfile::tempdir().unwrap();
-    ["part-2.parquet", "part-10.parquet", "part-1.parquet", "other.csv"]
+    ["part-2.parquet", "part-10.parquet", "part-1.parquet", "other.csv", ".part-3.parquet", ".other.csv"]
         .iter()
         .for_each(|name| std::fs::write(folder.path().join(name), "").unwrap());
     let of = |uri: &str| Config::parse(&SITE.replacen("[\"a.csv\", \"file:///b.parquet\"]", uri, 1), folder.path(), []);
@@ -98,6 +98,7 @@ fn a_name_with_a_star_is_all_files_that_it_fits() {
     };
     assert_eq!(names("\"part-*.parquet\""), ["part-1.parquet", "part-10.parquet", "part-2.parquet"]);
     assert_eq!(names("[\"other.csv\", \"part-1*\"]"), ["other.csv", "part-1.parquet", "part-10.parquet"]);
+    assert_eq!(names("\"*.csv\""), ["other.csv"], "a hidden file is not data");
     let error = of("\"no-*.csv\"").unwrap_err().to_string();
     assert!(error.contains("data.uri: no-*.csv fits no file"), "{error}");
 }

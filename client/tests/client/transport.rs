@@ -15,6 +15,7 @@ use dp_pvi_proto::{server as wire, v1};
 use dp_pvi_protocol::message::{Hello, Intent, Next, Receipt, ReceiptOutcome, Role, RoundHeader, RoundStart, Signed, Update, Welcome};
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
+use dp_pvi_unsealed::Unsealed;
 use ed25519_dalek::SigningKey;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -236,7 +237,7 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     let values: Vec<f64> = (0..1_000_000).map(f64::from).collect();
     let attachment = {
         let identity = LedgerIdentity { data: "d".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
-        let mut ledger = Ledger::open(MemoryStore::new(), key.clone(), identity, open_budget()).unwrap();
+        let mut ledger = Ledger::open(MemoryStore::new(Unsealed), key.clone(), identity, open_budget()).unwrap();
         committed(&mut ledger, 0, values, &key)
     };
     for _ in 0..2 {

@@ -30,6 +30,30 @@ pub enum DataError {
     /// The cache of a site's units could not be read.
     #[error(transparent)]
     Unread(#[from] dp_pvi_privacy::stored::Unread),
+    /// One file is named twice: by two names, a link, or a pattern.
+    #[error(
+        "{} and {} are one file: its records would count twice; name it once in [data] uri, and let no pattern or link lead to it again",
+        path.display(),
+        other.display()
+    )]
+    SameFile {
+        /// The later name.
+        path: PathBuf,
+        /// The earlier one.
+        other: PathBuf,
+    },
+    /// Two files hold the same records.
+    #[error(
+        "{} and {} hold the same bytes: their records would count twice; take the copy away, or, if these are different records that look alike, put          them into one file",
+        path.display(),
+        other.display()
+    )]
+    SameContent {
+        /// The later file.
+        path: PathBuf,
+        /// The earlier one.
+        other: PathBuf,
+    },
     /// A directory, a pipe or a device.
     #[error("{}: this is no regular file; name a CSV or Parquet file", path.display())]
     NotAFile {

@@ -2,6 +2,7 @@
 
 use std::io::{Cursor, Read as _};
 
+use crate::distinct;
 use crate::encode::Purpose;
 use crate::error::DataError;
 use crate::parquet::ParquetTable;
@@ -13,12 +14,28 @@ pub(crate) fn read_files(reading: Reading<'_>, files: &[impl RecordFile], sink: 
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
+    reading.check_distinct(files)?;
     files.iter().try_for_each(|file| read(reading, file, sink))
+}
+
+impl Reading<'_> {
+    /// That no record is read twice. Rows to be predicted may be.
+    pub(crate) fn check_distinct(&self, files: &[impl RecordFile]) -> Result<(), DataError> {
+        match self.purpose {
+            Purpose::Prediction => Ok(()),
+            Purpose::Check | Purpose::Run | Purpose::Public => distinct::check(files, self.start()),
+        }
+    }
+
+    /// Whether a file begins with a header.
+    fn start(&self) -> Start {
+        if self.schema.csv().names.is_some() { Start::Record } else { Start::Header }
+    }
 }
 
 fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> Result<(), DataError> {
     let format = reading.schema.csv();
-    let start = if format.names.is_some() { Start::Record } else { Start::Header };
+    let start = reading.start();
     let path = file.name();
     let (file, bytes) = opened(file)?;
     match Container::of(path, &bytes, start) {

@@ -91,10 +91,12 @@ pub fn inspect(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection,
     if *schema.content() != Content::Table {
         return without_columns(schema, files);
     }
+    let reading = Reading { schema, purpose: Purpose::Check, id: None };
+    reading.check_distinct(files)?;
     let mut counter = Counter::new(schema);
     for (file, path) in files.iter().enumerate() {
         (counter.file, counter.row) = (file + 1, 0);
-        read_files(Reading { schema, purpose: Purpose::Check, id: None }, std::slice::from_ref(path), &mut counter)?;
+        read_files(reading, std::slice::from_ref(path), &mut counter)?;
     }
     if files.is_empty() {
         return Err(DataError::NoFiles);

@@ -44,6 +44,7 @@ mod blocks;
 mod cache;
 mod changes;
 mod decode;
+mod distinct;
 mod documents;
 mod encode;
 mod error;
@@ -396,7 +397,13 @@ fn table(schema: &Schema, files: &[impl RecordFile], purpose: Purpose) -> Result
             files::read_files(Reading { schema, purpose, id: None }, files, &mut assembler)?;
             assembler.finish()
         }
-        Content::Documents(rule) => documents::load(rule, files, purpose),
-        Content::Images(rule) => images::load(rule, files, purpose),
+        Content::Documents(rule) => {
+            Reading { schema, purpose, id: None }.check_distinct(files)?;
+            documents::load(rule, files, purpose)
+        }
+        Content::Images(rule) => {
+            Reading { schema, purpose, id: None }.check_distinct(files)?;
+            images::load(rule, files, purpose)
+        }
     }
 }

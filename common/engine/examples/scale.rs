@@ -29,6 +29,7 @@ use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::parts::{Ask, NoSum};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, NoRandomness, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
 use dp_pvi_site_engine::config::site_key;
+use dp_pvi_unsealed::{Sealed, Unsealed};
 use ed25519_dalek::SigningKey;
 
 /// Visits of each.
@@ -90,7 +91,7 @@ fn task(schema: &str) -> Result<ResolvedTask, Box<dyn Error>> {
 fn visit(task: &ResolvedTask, units: &Units<RecordTable>) -> Result<Payload, Box<dyn Error>> {
     let identity = LedgerIdentity { data: "scale".into(), unit: task.privacy.unit, relation: task.privacy.relation };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
-    let mut ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget)?;
+    let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget)?;
     let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client: ClientId::new("site")?, round: 1 };
     let permit = ledger.reserve(&release, &task.visit_event(1)?, Hash::default())?;
     let lambda = task.rule().initial();
@@ -101,6 +102,8 @@ fn visit(task: &ResolvedTask, units: &Units<RecordTable>) -> Result<Payload, Box
 
 /// The same noise in all visits.
 struct Seeded;
+
+impl Sealed for Seeded {}
 
 impl NoiseSource for Seeded {
     type Stream = ChaCha20Rng;

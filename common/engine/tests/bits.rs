@@ -29,6 +29,7 @@ use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, NoRandomness, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
 use dp_pvi_site_engine::config::{Config, site_key};
 use dp_pvi_site_engine::visit;
+use dp_pvi_unsealed::{Sealed, Unsealed};
 use ed25519_dalek::SigningKey;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_dp-pvi-site-engine");
@@ -79,6 +80,8 @@ trust = "local"
 
 struct Seeded;
 
+impl Sealed for Seeded {}
+
 impl NoiseSource for Seeded {
     type Stream = ChaCha20Rng;
     fn stream(&self, release: &ReleaseId, step: u64, purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
@@ -115,7 +118,7 @@ fn sent(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Payload 
 fn asked(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Result<Payload, InferenceError> {
     let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Person, relation: Relation::AddRemove };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true };
-    let mut ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
+    let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("site").unwrap(), round: visit };
     let permit = ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();
     let lambda = task.rule().initial();

@@ -26,6 +26,7 @@ use crate::gamma::GammaRegression;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::public::Extra;
+use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// Noise and coins as a function of (seed, release, step, purpose); `coins` may have a seed of their own.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +40,8 @@ impl SeededNoise {
         Self { noise: seed, coins: seed }
     }
 }
+
+impl Sealed for SeededNoise {}
 
 impl NoiseSource for SeededNoise {
     type Stream = ChaCha20Rng;
@@ -81,7 +84,7 @@ pub(crate) fn permit_under(unit: PrivacyUnit, relation: Relation, event: &DpEven
     let delta = Delta::new(1e-5).unwrap();
     let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, allow_non_private: true };
     let key = SigningKey::from_bytes(&[7; 32]);
-    let mut ledger = Ledger::open(MemoryStore::new(), key, identity, budget).unwrap();
+    let mut ledger = Ledger::open(MemoryStore::new(Unsealed), key, identity, budget).unwrap();
     ledger.reserve(&release(round), event, Hash::default()).unwrap()
 }
 

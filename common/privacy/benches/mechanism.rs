@@ -14,6 +14,7 @@ use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::sampler::{Coins, DiscreteGaussianSampler};
 use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, NoiseSource, Purpose, ReleaseId, RunId, SecureNoise, StepPermit, UnitTable, Units};
+use dp_pvi_unsealed::Unsealed;
 use ed25519_dalek::SigningKey;
 
 fn main() {
@@ -67,7 +68,7 @@ fn release_id(round: u32) -> ReleaseId {
 fn permits(mechanism: &LatticeSum, steps: u64) -> impl Iterator<Item = StepPermit> + use<> {
     let identity = LedgerIdentity { data: "bench".into(), unit: PrivacyUnit::Record, relation: Relation::AddRemove };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
-    let mut ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
+    let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
     ledger.reserve(&release_id(0), &mechanism.event().repeated(steps), Hash::default()).unwrap().into_steps()
 }
 

@@ -1,5 +1,7 @@
-//! Doors in the gate, for simulation and tests only: they need the feature `unsealed`, and a test over the sources fails when another crate names
-//! this module.
+//! Functions that open the gate, for simulation and tests only: each takes an [`Unsealed`], and a test over the sources fails when anything else
+//! names this module.
+
+use dp_pvi_unsealed::Unsealed;
 
 use crate::ledger::{Attachment, Pending};
 use crate::records::{Released, Sensitive};
@@ -11,18 +13,18 @@ use crate::release::Payload;
 /// # Panics
 /// The function that should have made the value panicked.
 #[must_use]
-pub fn assume_public<T>(value: Sensitive<T>) -> Released<T> {
+pub fn assume_public<T>(_: Unsealed, value: Sensitive<T>) -> Released<T> {
     Released(value.into_value().expect("the function that should have made this value panicked"))
 }
 
 /// Calls a plain value released, as if a mechanism had made it: only for tests of what comes after a release.
 #[must_use]
-pub fn assume_released<T>(value: T) -> Released<T> {
+pub fn assume_released<T>(_: Unsealed, value: T) -> Released<T> {
     Released(value)
 }
 
 /// Calls any bytes the message about a payload: only for tests of what comes after a release.
 #[must_use]
-pub fn assume_signed(message: Vec<u8>, payload: Payload, pending: Pending) -> Attachment {
+pub fn assume_signed(_: Unsealed, message: Vec<u8>, payload: Payload, pending: Pending) -> Attachment {
     Attachment::unclaimed(message, payload, pending)
 }

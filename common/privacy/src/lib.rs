@@ -27,7 +27,6 @@
 //! The gate stops mistakes, not an author who wants to cheat.
 
 pub mod audit;
-#[cfg(any(test, feature = "unsealed"))]
 pub mod danger;
 pub mod inside;
 pub mod ledger;
@@ -41,7 +40,6 @@ pub mod proofs;
 pub mod records;
 pub mod release;
 pub mod sampler;
-mod sealed;
 pub mod shards;
 pub mod stored;
 mod table;

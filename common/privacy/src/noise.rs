@@ -1,12 +1,13 @@
 //! Where randomness comes from. Production uses [`SecureNoise`], and no other crate can make a source: the trait is sealed. Simulation and
-//! tests bring seeded ones, for which they need the feature `unsealed`.
+//! tests bring seeded ones; they break the seal by naming `dp-pvi-unsealed`.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
+use dp_pvi_unsealed::Sealed;
+
 use crate::release::ReleaseId;
-use crate::sealed::Sealed;
 
 /// What a stream is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,7 +56,6 @@ impl SecureNoise {
     }
 }
 
-#[cfg(not(any(test, feature = "unsealed")))]
 impl Sealed for SecureNoise {}
 
 impl NoiseSource for SecureNoise {

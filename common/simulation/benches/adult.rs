@@ -30,6 +30,7 @@ use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, RunId, SecureNoise, SiteState, Units};
 use dp_pvi_simulation::experiment::{Experiment, Session};
 use dp_pvi_simulator::federation::client_key;
+use dp_pvi_unsealed::Unsealed;
 
 fn main() {
     if data().join("adult/adult.data.gz").is_file() {
@@ -66,7 +67,7 @@ fn permit(task: &ResolvedTask) -> Permit {
     let client = ClientId::new("site").unwrap();
     let identity = LedgerIdentity { data: "adult".into(), unit: task.privacy.unit, relation: task.privacy.relation };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
-    let mut ledger = Ledger::open(MemoryStore::new(), client_key(1, &client), identity, budget).unwrap();
+    let mut ledger = Ledger::open(MemoryStore::new(Unsealed), client_key(1, &client), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client, round: 1 };
     ledger.reserve(&release, &task.visit_event(1).unwrap(), Hash::default()).unwrap()
 }

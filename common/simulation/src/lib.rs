@@ -2,7 +2,6 @@
 //! the program `dp-pvi-sim`.
 //!
 //! * [`experiment`]: one TOML file, several seeds, figures as JSON lines (`dp-pvi-sim run`).
-//! * [`reproduce`]: figures and tables of the papers (`dp-pvi-sim reproduce`).
 //! * [`audit`]: what an attack on the shipped updates can prove, beside what is claimed (`dp-pvi-sim audit`).
 //! * [`tune`]: private choice between settings (`dp-pvi-sim tune`).
 //! * [`generate`]: synthetic hospitals and a survival study with a known truth (`dp-pvi-sim generate`).
@@ -12,5 +11,4 @@
 pub mod audit;
 pub mod experiment;
 pub mod generate;
-pub mod reproduce;
 pub mod tune;

@@ -12,7 +12,6 @@ use dp_pvi_posterior::task::names;
 use dp_pvi_simulation::audit::{self, AuditError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine, processors};
 use dp_pvi_simulation::generate::{self, GenerateError, HospitalSummary, Options, WriteError};
-use dp_pvi_simulation::reproduce::{self, ReproduceError};
 use dp_pvi_simulation::tune::{self, Book, Limits, TuneError};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -116,35 +115,6 @@ enum Command {
         #[arg(short, long)]
         quiet: bool,
     },
-    /// Runs the experiments behind a figure or table of the papers and writes NAME.csv, NAME.svg and NAME.md.
-    Reproduce {
-        /// What to reproduce.
-        name: reproduce::Name,
-        /// Directory to write to.
-        #[arg(short, long)]
-        output: PathBuf,
-        /// Directory of the data files.
-        #[arg(long, default_value = "../shared/data")]
-        data: PathBuf,
-        /// Seed of splits, coins and noise.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Fewer settings, to see that it runs.
-        #[arg(long)]
-        quick: bool,
-        /// Splits of every regression set (dp-sep-table3, 4, 5) instead of what a full run takes.
-        #[arg(long)]
-        splits: Option<usize>,
-        /// Regression sets (dp-sep-table3, 4, 5) instead of all: wine, power, kin8nm, naval, protein, year.
-        #[arg(long, value_delimiter = ',')]
-        sets: Vec<String>,
-        /// Standardise the private runs of dp-sep-table3, 4, 5 by the training rows, as the paper did; their epsilon is then not valid, and the report says so.
-        #[arg(long)]
-        paper_protocol: bool,
-        /// No progress bar.
-        #[arg(short, long)]
-        quiet: bool,
-    },
     /// Prints a completion script for a shell.
     Completions {
         /// The shell.
@@ -209,8 +179,6 @@ enum Failure {
     #[error(transparent)]
     Account(#[from] AccountError),
     #[error(transparent)]
-    Reproduce(#[from] ReproduceError),
-    #[error(transparent)]
     Tune(#[from] TuneError),
     #[error(transparent)]
     Audit(#[from] AuditError),
@@ -229,7 +197,6 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Experiment(error) => error.exit_code(),
-            Self::Reproduce(error) => error.exit_code(),
             Self::Tune(error) => error.exit_code(),
             Self::Account(error) => error.exit_code(),
             Self::Generate(GenerateError::Write(_)) | Self::Write(_) | Self::Read { .. } => 12,
@@ -274,12 +241,6 @@ fn main() -> ExitCode {
             &mut Printer { out: &mut out, format: arguments.format },
         ),
         Command::Question(question) => question.answer(&mut out, arguments.format == Format::Json).map_err(Failure::from),
-        Command::Reproduce { name, output, data, seed, quick, splits, sets, paper_protocol, quiet } => {
-            std::fs::create_dir_all(&output).map_err(|error| Failure::Read { path: output.clone(), error }).and_then(|()| {
-                let options = reproduce::Options { data: &data, output: &output, seed, quick, quiet, splits, sets: &sets, paper_protocol };
-                Ok(reproduce::run(name, &options)?)
-            })
-        }
         Command::Tune { file, data, plan, ledger, no_ledger: _, budget_epsilon, budget_delta } => {
             let book = ledger.map_or(Book::Forgotten, Book::Folder);
             let limits = Limits { epsilon: budget_epsilon, delta: budget_delta };

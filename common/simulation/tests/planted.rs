@@ -1,5 +1,5 @@
 //! Does the audit see a fault? Only with the feature `planted-bugs`:
-//! `cargo test --release -p dp-pvi-simulation --features planted-bugs --test planted`.
+//! `cargo test -p dp-pvi-simulation --features planted-bugs --test planted`.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use dp_pvi_simulation::audit::planted::run;

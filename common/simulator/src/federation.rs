@@ -30,6 +30,7 @@ use crate::disk::ServerDisk;
 use crate::executor::{Executor, Stopped};
 use crate::network::{Faults, Host, Machine, MachineClock, SimulatedSummer, SimulatedTransport, Traffic, crash_point, tls_key};
 use crate::noise::stream;
+use dp_pvi_unsealed::Unsealed;
 
 /// What a simulated site computes with.
 pub trait Compute {
@@ -81,7 +82,7 @@ impl Site {
         let allow_trust = vec![Trust::Local, Trust::Aggregated];
         let policy =
             Policy { approve: Approve::Policy, allow_trust, partial_runs: PartialRuns::Allow, min_release_tick_seconds: 0, aggregation };
-        Self { client, nominal_units, disk: MemoryStore::new(), ledger, budget, policy, compute }
+        Self { client, nominal_units, disk: MemoryStore::new(Unsealed), ledger, budget, policy, compute }
     }
 }
 
@@ -426,7 +427,7 @@ struct Computes {
 impl Trainer for Computes {
     type Random = ChaCha20Rng;
 
-    fn randomness(&mut self) -> Result<ChaCha20Rng, TrainError> {
+    fn randomness(&mut self, _release: &ReleaseId) -> Result<ChaCha20Rng, TrainError> {
         let mut seed = [0; 32];
         self.dice.fill_bytes(&mut seed);
         Ok(ChaCha20Rng::from_seed(seed))

@@ -6,6 +6,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_privacy::noise::NoRandomness;
 use dp_pvi_privacy::{Hash, NoiseSource, Purpose, ReleaseId};
+use dp_pvi_unsealed::Sealed;
 
 /// Seeded noise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ impl SeededNoise {
         Self { seed }
     }
 }
+
+impl Sealed for SeededNoise {}
 
 impl NoiseSource for SeededNoise {
     type Stream = ChaCha20Rng;

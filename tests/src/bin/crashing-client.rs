@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use dp_pvi_tests::crash::CrashingStore;
 
 fn main() -> ExitCode {
-    dp_pvi_client::cli::main_with(CrashingStore::from_environment)
+    dp_pvi_client::cli::main_with(CrashingStore::from_environment, dp_pvi_privacy::SecureNoise)
 }

@@ -17,6 +17,7 @@ use ed25519_dalek::SigningKey;
 
 use super::run::client;
 use super::{Input, aggregated, files, run};
+use dp_pvi_unsealed::{Sealed, Unsealed};
 
 fn key() -> SigningKey {
     SigningKey::from_bytes(&[3; 32])
@@ -33,6 +34,8 @@ fn budget() -> Budget {
 /// Whoever signed, the signature is good: what is read behind it is what the target is about.
 struct Trusting;
 
+impl Sealed for Trusting {}
+
 impl RowSigner for Trusting {
     fn sign(&self, hash: &Hash) -> Vec<u8> {
         hash.0.to_vec()
@@ -48,6 +51,8 @@ struct Given {
     rows: Vec<StoredRow>,
     blob: Vec<u8>,
 }
+
+impl Sealed for Given {}
 
 impl LedgerStore for Given {
     fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {
@@ -96,8 +101,8 @@ pub(super) fn ledgers() -> Vec<Vec<u8>> {
     let rows: Vec<Vec<u8>> = rows.into_iter().map(|row| row.bytes).collect();
     let read = |path: &PathBuf| std::fs::read(path).expect("it was written above");
     let mut seeds = vec![[&[0][..], &long(&rows)].concat(), [&[3], &read(&place)[..]].concat(), [&[4], &read(&path)[..]].concat()];
-    seeds.extend(decoders::attachments().into_iter().map(|bytes| [&[1], &bytes[..]].concat()));
-    seeds.extend(decoders::states().into_iter().map(|bytes| [&[2], &bytes[..]].concat()));
+    seeds.extend(decoders::attachments(Unsealed).into_iter().map(|bytes| [&[1], &bytes[..]].concat()));
+    seeds.extend(decoders::states(Unsealed).into_iter().map(|bytes| [&[2], &bytes[..]].concat()));
     seeds
 }
 
@@ -108,7 +113,7 @@ pub(super) fn read_ledgers(bytes: &[u8]) {
         0 => {
             let mut rows = Vec::new();
             while !input.0.is_empty() && rows.len() < 64 {
-                rows.push(decoders::sealed(next_part(&mut input).to_vec(), &Trusting));
+                rows.push(decoders::sealed(Unsealed, next_part(&mut input).to_vec(), &Trusting));
             }
             let given = Given { rows, blob: Vec::new() };
             if let Ok(ledger) = Ledger::open(given, Trusting, identity(), budget()) {
@@ -116,8 +121,8 @@ pub(super) fn read_ledgers(bytes: &[u8]) {
                 let _losses = ledger.losses();
             }
         }
-        1 => decoders::read_attachment(input.0),
-        2 => decoders::read_state(input.0),
+        1 => decoders::read_attachment(Unsealed, input.0),
+        2 => decoders::read_state(Unsealed, input.0),
         3 => {
             let path = files::written("head", input.0);
             drop(SecondPlace::at(&path).head(&Trusting));

@@ -62,6 +62,7 @@ fn finding_newcomer_3_a_federation_in_which_all_sites_refuse_ends_by_itself() {
     let sites = Records::generated(40, 3, 0).sites(&[20, 20], Likelihood::Logistic);
     let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
     federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "0.01".into());
+    federation.client_environment.insert("DP_PVI__SITE__RECONNECT_SECONDS".into(), "5".into());
     let mut server = federation.start_server();
     let mut clients: Vec<_> = ["site-1", "site-2"].iter().map(|site| federation.start_client(site, &server.address)).collect();
     // One refusal leaves too few sites, so the run may end, and the server with it, before the other site has said hello: it cannot reach it then.

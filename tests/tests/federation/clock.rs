@@ -10,6 +10,7 @@ use dp_pvi_client::train::SiteTrainer;
 use dp_pvi_client::transport::GrpcTransport;
 use dp_pvi_client::{run as client, tls};
 use dp_pvi_privacy::Ledger;
+use dp_pvi_privacy::SecureNoise;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_protocol::driver::{Clock, Event, Observer, Patience, drive_site};
 use dp_pvi_protocol::participant::Participant;
@@ -64,7 +65,7 @@ async fn drive(config: &Config, clock: &Jumping) -> u32 {
     let ledger = Ledger::open(store, identity.key.clone(), private.identity.clone(), private.budget).unwrap();
     let mut participant = Participant::new(identity, client::policy(config).unwrap(), private.nominal_units, ledger);
     let mut transport = GrpcTransport::new(&config.site, tls);
-    let mut trainer = SiteTrainer::load(config).await.unwrap();
+    let mut trainer = SiteTrainer::load(config, SecureNoise).await.unwrap();
     let mut observer = Count { sent: 0 };
     let patience = Patience {
         first: Duration::from_millis(50),

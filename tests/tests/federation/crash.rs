@@ -2,12 +2,12 @@
 //! updates under one name. The site that is killed runs the shipped client with a ledger store that ends the process (as `kill -9`
 //! would: no destructor, no flush) at a chosen append.
 //!
-//! `DP_PVI_CRASH_SEEDS=200 cargo test --release --locked -p dp-pvi-tests --test federation crash::` runs 200 instead of 20 for every point.
+//! Six seeds for every point: both schedules, and each visit at which a site is killed once or twice. `tests/long.sh crashes` runs more.
 
 use std::path::Path;
 
 use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};
-use dp_pvi_tests::federation::{Federation, run};
+use dp_pvi_tests::federation::{Federation, run, side_by_side};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use dp_pvi_tests::statements::statements_cover_ledgers;
 use serde_json::Value;
@@ -15,13 +15,11 @@ use serde_json::Value;
 const VISITS: u32 = 3;
 
 fn seeds() -> u32 {
-    std::env::var("DP_PVI_CRASH_SEEDS").map_or(20, |n| n.parse().expect("DP_PVI_CRASH_SEEDS is a number"))
+    std::env::var("DP_PVI_CRASH_SEEDS").map_or(6, |n| n.parse().expect("DP_PVI_CRASH_SEEDS is a number"))
 }
 
 fn check(point: CrashPoint) {
-    for seed in 0..seeds() {
-        once(point, seed, "");
-    }
+    side_by_side(&(0..seeds()).collect::<Vec<_>>(), |&seed| once(point, seed, ""));
     println!("{}: {} seeds ok", point.name(), seeds());
 }
 
@@ -109,14 +107,12 @@ fn t1_1_killed_after_the_receipt() {
 #[test]
 fn killed_with_whole_epochs_charged_and_none_released() {
     for point in [CrashPoint::Reserved, CrashPoint::Committed] {
-        for seed in 0..seeds().div_ceil(4) {
-            once(point, seed, "batches = 4\nsteps = 8\n");
-        }
+        side_by_side(&(0..seeds().div_ceil(4)).collect::<Vec<_>>(), |&seed| once(point, seed, "batches = 4\nsteps = 8\n"));
     }
 }
 
 /// The run is charged and no visit is: it is not charged again.
 #[test]
 fn a_site_that_is_killed_after_its_run_was_charged_is_not_charged_again() {
-    (0..4).for_each(|seed| once(CrashPoint::Planned, seed, ""));
+    side_by_side(&[0, 1, 2, 3], |&seed| once(CrashPoint::Planned, seed, ""));
 }

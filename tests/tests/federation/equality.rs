@@ -1,6 +1,8 @@
 //! Without protection, partitioned inference over real gRPC and TLS ends where the whole data would: at the exact posterior of linear
 //! regression, and at the variational optimum of logistic regression, to 1e-8, in both schedules.
 
+use std::path::Path;
+
 use dp_pvi_tests::federation::{Federation, complete};
 use dp_pvi_tests::place::vectors;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
@@ -160,4 +162,30 @@ fn linear_regression_solves_the_normal_equations_on_generated_records() {
         .collect();
     assert_close("residual", &residual, &[0.0; 3]);
     assert_close("variance", &variance, &[1.0 / entry(0, 0), 1.0 / entry(1, 1), 1.0 / entry(2, 2)]);
+}
+
+/// The shipped client takes its noise as an argument: with seeded noise two federations end with the same bits, and with another seed with others.
+#[test]
+fn with_seeded_noise_a_federation_repeats_to_the_last_bit() {
+    let numbers = |seed: &str| {
+        let task = Task { schedule: Schedule::Synchronous(2), ..Task::default() };
+        let sites = Records::generated(40, 3, 0).sites(&[20, 20], Likelihood::Logistic);
+        let federation = Federation::new(&task.toml(), &task.schema(3), &sites);
+        let mut server = federation.start_server();
+        let seeded = Path::new(env!("CARGO_BIN_EXE_seeded-client"));
+        let clients = ["site-1", "site-2"].map(|site| {
+            let mut command = federation.client_command_of(seeded, site, &["run", "--format", "json"]);
+            command.env("DP_PVI_TEST_SEED", seed);
+            federation.start(site, &server.address, command)
+        });
+        for mut client in clients {
+            client.expect(0);
+        }
+        server.process.expect(0);
+        federation.posterior()["natural_parameters"].clone()
+    };
+    let first = numbers("1");
+    assert!(first.as_array().is_some_and(|numbers| !numbers.is_empty()));
+    assert_eq!(numbers("1"), first);
+    assert_ne!(numbers("2"), first);
 }

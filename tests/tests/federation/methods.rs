@@ -14,7 +14,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::{SumBound, SumMechanism};
 use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_tests::federation::{Federation, Party, run};
+use dp_pvi_tests::federation::{Federation, Party, run, side_by_side};
 use dp_pvi_tests::memory;
 use dp_pvi_tests::methods::{
     MODELS, Model, Protection, Trust, Update, missing, missing_aggregated, resolve, sites, task, tried, tried_aggregated,
@@ -116,11 +116,13 @@ fn check_books(federation: &Federation, sites: &[Party], resolved: &ResolvedTask
     }
 }
 
-/// Runs every row of `rows` whose number is `lane` modulo `lanes`, and names those that fail.
-fn lane(rows: &[(&Model, &Update)], trust: Trust, lane: usize, lanes: usize) {
-    let mine = rows.iter().skip(lane).step_by(lanes);
-    let fails = |(model, update): &&(&Model, &Update)| catch_unwind(|| once(model, update, trust)).is_err();
-    let failed: Vec<String> = mine.filter(fails).map(|(model, update)| format!("{}: {}", model.name, update.name)).collect();
+/// Runs every row, and names those that fail.
+fn in_lanes(rows: &[(&Model, &Update)], trust: Trust) {
+    let failed = side_by_side(rows, |(model, update)| {
+        let fails = catch_unwind(|| once(model, update, trust)).is_err();
+        fails.then(|| format!("{}: {}", model.name, update.name))
+    });
+    let failed: Vec<String> = failed.into_iter().flatten().collect();
     assert!(failed.is_empty(), "failed: {failed:#?}");
 }
 
@@ -172,21 +174,11 @@ fn finding_attack_b7_every_sum_on_a_lattice_has_a_bound() {
 }
 
 #[test]
-fn every_pair_runs_over_processes_even_rows() {
-    lane(&local(), Trust::Local, 0, 2);
+fn every_pair_runs_over_processes() {
+    in_lanes(&local(), Trust::Local);
 }
 
 #[test]
-fn every_pair_runs_over_processes_odd_rows() {
-    lane(&local(), Trust::Local, 1, 2);
-}
-
-#[test]
-fn every_sum_runs_over_a_summer_even_rows() {
-    lane(&aggregated(), Trust::Aggregated(3), 0, 2);
-}
-
-#[test]
-fn every_sum_runs_over_a_summer_odd_rows() {
-    lane(&aggregated(), Trust::Aggregated(3), 1, 2);
+fn every_sum_runs_over_a_summer() {
+    in_lanes(&aggregated(), Trust::Aggregated(3));
 }

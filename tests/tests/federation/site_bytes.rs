@@ -18,7 +18,7 @@ use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Ledger, NoiseSource, RunId, SecureNoise};
+use dp_pvi_privacy::{ClientId, Ledger, NoiseSource, ReleaseId, RunId, SecureNoise};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Settings, SummerParty};
 use dp_pvi_protocol::driver::{Clock, DriveError, Patience, SiteOutcome, TrainError, TrainErrorKind, Trainer, drive_site};
@@ -33,6 +33,7 @@ use dp_pvi_simulator::federation::{FEDERATION, summer_key};
 use dp_pvi_simulator::network::{Answer, Host, Request, SimulatedSummer, tls_key};
 use dp_pvi_simulator::noise::SeededNoise;
 use dp_pvi_tests::methods::{MODELS, Protection, Trust, task, tried, tried_aggregated};
+use dp_pvi_unsealed::Unsealed;
 use ed25519_dalek::SigningKey;
 use futures_util::future::join_all;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType};
@@ -191,13 +192,13 @@ impl Clock for Steps {
     }
 }
 
-/// The site's records as it reads them, and noise that two runs share.
+/// The site's records as it reads them, and noise that two runs share. It computes without a thread of its own, so that virtual time stands still meanwhile.
 struct SameNoise(Snapshot);
 
 impl Trainer for SameNoise {
     type Random = <SecureNoise as NoiseSource>::Stream;
 
-    fn randomness(&mut self) -> Result<Self::Random, TrainError> {
+    fn randomness(&mut self, _release: &ReleaseId) -> Result<Self::Random, TrainError> {
         Ok(SecureNoise::fresh().unwrap())
     }
 
@@ -324,13 +325,13 @@ impl Home {
         };
         let ledger = LedgerIdentity { data: "cohort".into(), unit: task.privacy.unit, relation: task.privacy.relation };
         let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
-        let ledger = Ledger::open(MemoryStore::new(), self.key.clone(), ledger, budget).unwrap();
+        let ledger = Ledger::open(MemoryStore::new(Unsealed), self.key.clone(), ledger, budget).unwrap();
         let mut participant = Participant::new(identity, policy, 12, ledger);
         let patience = Patience { give_up_after: Duration::from_secs(3600), ..Patience::default() };
         let config = self.config();
         let outcome = match noise {
             Noise::Secure => {
-                let mut trainer = SiteTrainer::load(&config).await.unwrap();
+                let mut trainer = SiteTrainer::load(&config, SecureNoise).await.unwrap();
                 let outcome = drive_site(&mut participant, &mut transport, &mut trainer, clock, &mut (), &patience).await;
                 trainer.leave().unwrap();
                 outcome

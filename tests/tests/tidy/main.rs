@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod floors;
-mod licences;
 mod links;
 mod proofs;
 mod references;

@@ -170,7 +170,7 @@ fn names_room(source: &Source, name: &str) -> bool {
     in_code || in_text
 }
 
-/// Adding a model or a method is two folders and a line in each registry. Experiments on published results name what they reproduce.
+/// Adding a model or a method is two folders and a line in each registry.
 #[test]
 fn rooms_are_named_by_the_registries_and_few_others() {
     let sources = production(&root(), &["common", "proto", "server", "client"]);
@@ -183,10 +183,8 @@ fn rooms_are_named_by_the_registries_and_few_others() {
         for name in names {
             let own = [public, private].map(|place| format!("{place}/{}/", name.replace('-', "_")));
             let outside = sources.iter().filter(|s| !own.iter().any(|own| s.path.starts_with(own.as_str())) && names_room(s, name));
-            let (experiments, others): (Vec<&str>, Vec<&str>) =
-                outside.map(|s| s.path.as_str()).partition(|path| path.starts_with("common/simulation/src/reproduce/"));
-            let others: Vec<&str> = others.into_iter().filter(|path| !registries.contains(path)).collect();
-            eprintln!("{kind} {name}: {} beside the registries, {} experiments; {}", others.len(), experiments.len(), others.join(" "));
+            let others: Vec<&str> = outside.map(|s| s.path.as_str()).filter(|path| !registries.contains(path)).collect();
+            eprintln!("{kind} {name}: {} beside the registries; {}", others.len(), others.join(" "));
             let stated = NAMED_ELSEWHERE.iter().find(|(room, _)| room == name).map_or(&[][..], |(_, paths)| *paths);
             if others != stated {
                 wrong.push(format!("    (\"{name}\", &{others:?}),"));

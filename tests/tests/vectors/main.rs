@@ -1,6 +1,6 @@
 //! Golden vectors: numbers that independent programs computed, against the engine.
 //!
-//! `cargo test --release -p dp-pvi-tests --test vectors` reads the file that `DP_PVI_VECTORS` names, by default `inference.json` of
+//! `cargo test -p dp-pvi-tests --test vectors` reads the file that `DP_PVI_VECTORS` names, by default `inference.json` of
 //! `tests/vectors` and then `regression.json`, and tells them apart by their keys. Of `inference.json` it prints one line for every
 //! second-level key (for every first-level key that holds one result only):
 //! `logreg.mean_field_optimum ok`, `… skipped` where the engine has no such room yet, `FAIL …` otherwise, with a failing exit.

@@ -8,6 +8,7 @@ use dp_pvi_privacy::{Argument, UnitTable};
 use dp_pvi_schema::Schema;
 
 use super::*;
+use dp_pvi_unsealed::Unsealed;
 
 fn table(units: u32) -> RecordTable {
     let mut table = RecordTable::builder(3);
@@ -58,11 +59,14 @@ fn every_unit_is_in_one_block_and_only_the_key_opens_it() {
             assert_eq!(*first, next);
             next += i64::from(*units);
             let opened = blocks.open(first.cast_unsigned(), units.cast_unsigned(), sealed).unwrap();
-            let seen = assume_public(opened.map(&Argument::nothing(), |(), table: &RecordTable| {
-                (0..table.len())
-                    .map(|unit| table.unit(unit).records().map(|r| (r.values.to_vec(), r.target)).collect::<Vec<_>>())
-                    .collect::<Vec<_>>()
-            }))
+            let seen = assume_public(
+                Unsealed,
+                opened.map(&Argument::nothing(), |(), table: &RecordTable| {
+                    (0..table.len())
+                        .map(|unit| table.unit(unit).records().map(|r| (r.values.to_vec(), r.target)).collect::<Vec<_>>())
+                        .collect::<Vec<_>>()
+                }),
+            )
             .into_inner();
             let from = usize::try_from(*first).unwrap();
             let here =

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 mod damaged_parquet;
+mod distinct;
 mod documents_and_images;
 mod encodings;
 mod formulas;

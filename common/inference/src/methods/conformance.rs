@@ -28,6 +28,7 @@ use ed25519_dalek::SigningKey;
 use super::{Job, Output, run};
 use crate::InferenceError;
 use crate::testing::{SeededNoise, permit_under, random_units, register_guests, release, table_for};
+use dp_pvi_unsealed::Unsealed;
 
 const COLUMNS: &str = r#"
 [[columns]]
@@ -558,7 +559,7 @@ fn the_stated_budget_pays_for_all_visits_and_for_no_more() {
         assert!(task.loss(task.visits()).unwrap().epsilon <= epsilon, "{name}");
         let identity = LedgerIdentity { data: "t".into(), unit: task.privacy.unit, relation: task.privacy.relation };
         let budget = Budget { epsilon, delta: task.privacy.delta, per_run: None, allow_non_private: false };
-        let mut ledger = Ledger::open(MemoryStore::new(), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
+        let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
         ledger.plan_run(&release(0).run, &task.visit_events(0..task.visits()).unwrap(), None).unwrap_or_else(|e| panic!("{name}: {e}"));
         for round in 0..task.visits() {
             ledger.reserve(&release(round), &task.visit_event(round).unwrap(), Hash::default()).unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -14,6 +14,7 @@ use crate::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use crate::testing::{SeededNoise, models, permit, random_units, spec, step_permit, table, task};
 use dp_pvi_records::RecordTable;
+use dp_pvi_unsealed::Sealed;
 
 const D: usize = 5;
 
@@ -116,6 +117,8 @@ impl Counting {
         self.0.lock().unwrap().clone()
     }
 }
+
+impl Sealed for Counting {}
 
 impl NoiseSource for Counting {
     type Stream = chacha20::ChaCha20Rng;

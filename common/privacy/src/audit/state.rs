@@ -17,6 +17,7 @@ use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
 use dp_pvi_accounting::calibrate;
 use dp_pvi_accounting::event::LatticePath;
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier};
+use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// S.
 const ROUNDS: u64 = 10;
@@ -52,6 +53,8 @@ fn many() -> Statistics {
 }
 
 struct Seeded(u64);
+
+impl Sealed for Seeded {}
 
 impl NoiseSource for Seeded {
     type Stream = ChaCha20Rng;
@@ -93,7 +96,7 @@ fn shipped(mechanism: &LatticeSum, table: Statistics, seed: u64) -> Run {
         let nothing = Argument::nothing();
         let (sum, kept) = mechanism.release_sum_keeping(&units, &factors, &nothing, wanted, permit, &Seeded(seed)).unwrap();
         run.released.push(sum.get().to_f64()[0]);
-        run.clean.push(assume_public(kept.map(&nothing, |(), kept| kept.sum()[0])).into_inner());
+        run.clean.push(assume_public(Unsealed, kept.map(&nothing, |(), kept| kept.sum()[0])).into_inner());
         state = state.moved(&Pending::Private(kept.map(&nothing, |(), kept| kept.to_dense())), RHO).unwrap();
     }
     run

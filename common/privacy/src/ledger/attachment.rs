@@ -24,7 +24,17 @@ pub struct Attachment {
     message: Vec<u8>,
     payload: Payload,
     pending: Pending,
-    claim: Option<Claim>,
+    about: About,
+}
+
+/// What is known of a message's claim.
+enum About {
+    /// It was made here, for this claim.
+    Made(Claim),
+    /// It was read from a store.
+    Stored,
+    /// A test calls it the message of any release.
+    Assumed,
 }
 
 /// What a message says beside its payload. [`Ledger::commit`](crate::Ledger::commit) takes it for exactly the release and header that were charged, and
@@ -51,7 +61,7 @@ impl Attachment {
         write: fn(&Claim, &Payload, &SigningKey) -> Vec<u8>,
     ) -> Self {
         let payload = payload.into_inner();
-        Self { message: write(&claim, &payload, key), payload, pending, claim: Some(claim) }
+        Self { message: write(&claim, &payload, key), payload, pending, about: About::Made(claim) }
     }
 
     /// The same for a vector under a mask. Neither the seed of the mask nor the share of the noise is in it: only the masked words
@@ -69,18 +79,21 @@ impl Attachment {
         write: fn(&Claim, &Payload, &X, &SigningKey) -> Vec<u8>,
     ) -> Self {
         let payload = Payload::Masked(payload.into_inner());
-        Self { message: write(&claim, &payload, &upload.fresh(), key), payload, pending, claim: Some(claim) }
+        Self { message: write(&claim, &payload, &upload.fresh(), key), payload, pending, about: About::Made(claim) }
     }
 
     /// With a message of any bytes, for no release in particular: for tests of what comes after a release.
-    #[cfg(any(test, feature = "unsealed"))]
     pub(crate) fn unclaimed(message: Vec<u8>, payload: Payload, pending: Pending) -> Self {
-        Self { message, payload, pending, claim: None }
+        Self { message, payload, pending, about: About::Assumed }
     }
 
-    /// What the message claims; `None` for what was read from a store, and in tests.
-    pub(crate) fn claim(&self) -> Option<&Claim> {
-        self.claim.as_ref()
+    /// Whether the message claims this release, this header and this head of the chain, and nothing else.
+    pub(crate) fn claims(&self, release: &ReleaseId, header: Option<Hash>, head: LedgerHead) -> bool {
+        match &self.about {
+            About::Made(claim) => claim.release == *release && Some(claim.header) == header && claim.ledger_head == head,
+            About::Stored => false,
+            About::Assumed => true,
+        }
     }
 
     /// Signed update message, exactly as sent.
@@ -178,7 +191,7 @@ impl Attachment {
             (_, [PRIVATE, sealed @ ..]) => Pending::Private(Sensitive::of(from_le_bytes(&open(sealed)?)?)),
             _ => return None,
         };
-        Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending, claim: None })
+        Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending, about: About::Stored })
     }
 
     /// Hash of an attachment, the same for both of its forms.

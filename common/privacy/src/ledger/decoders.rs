@@ -1,7 +1,8 @@
 //! The decoders of a ledger's bytes, for fuzz targets: a file that was copied, restored or damaged says whatever it says.
 //!
-//! For tests only (feature `unsealed`): in a ledger these bytes are read behind hashes and signatures.
+//! For tests only: in a ledger these bytes are read behind hashes and signatures.
 
+use dp_pvi_unsealed::Unsealed;
 use zeroize::Zeroizing;
 
 use crate::ledger::attachment::Attachment;
@@ -14,7 +15,7 @@ use crate::release::{Hash, Payload};
 
 /// A row of these bytes, hashed and signed as if they were a row's.
 #[must_use]
-pub fn sealed(bytes: Vec<u8>, signer: &impl RowSigner) -> StoredRow {
+pub fn sealed(_: Unsealed, bytes: Vec<u8>, signer: &impl RowSigner) -> StoredRow {
     let hash = Hash::of(super::row::DOMAIN, &[&bytes]);
     let signature = signer.sign(&hash);
     StoredRow { bytes, hash, signature }
@@ -27,7 +28,7 @@ fn open(words: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
 
 /// Stored updates of every form.
 #[must_use]
-pub fn attachments() -> Vec<Vec<u8>> {
+pub fn attachments(_: Unsealed) -> Vec<Vec<u8>> {
     let pending = [Pending::None, Pending::Public(Released(vec![0.5; 2])), Pending::Private(Sensitive::of(vec![0.25; 2]))];
     let whole = pending
         .map(|pending| Attachment::unclaimed(b"a message".to_vec(), Payload::Values(vec![1.0, 2.0]), pending).to_bytes(<[u8]>::to_vec));
@@ -37,7 +38,7 @@ pub fn attachments() -> Vec<Vec<u8>> {
 }
 
 /// Reads a stored update in every way in which a ledger does.
-pub fn read_attachment(bytes: &[u8]) {
+pub fn read_attachment(_: Unsealed, bytes: &[u8]) {
     let message = Attachment::message_of(bytes).ok();
     if let Ok(attachment) = Attachment::from_bytes(bytes, open) {
         assert_eq!(message.as_deref(), Some(attachment.message()), "an update has one message");
@@ -50,13 +51,13 @@ pub fn read_attachment(bytes: &[u8]) {
 
 /// Stored states of every kind.
 #[must_use]
-pub fn states() -> Vec<Vec<u8>> {
+pub fn states(_: Unsealed) -> Vec<Vec<u8>> {
     let states = [SiteState::None, SiteState::Public(vec![0.5; 2]), SiteState::Private(Sensitive::of(vec![0.25; 2]))];
     states.map(|state| state.to_bytes(<[u8]>::to_vec)).into_iter().chain([to_le_bytes(&[1.0, 2.0])]).collect()
 }
 
 /// Reads a stored state.
-pub fn read_state(bytes: &[u8]) {
+pub fn read_state(_: Unsealed, bytes: &[u8]) {
     if let Ok(state) = SiteState::from_bytes(bytes, open) {
         let again = SiteState::from_bytes(&state.to_bytes(<[u8]>::to_vec), open).ok();
         let same = again.is_some_and(|again| again.kind() == state.kind() && bits(&again) == bits(&state));

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::ledger::row::StoredRow;
 use crate::ledger::store::{ChargeStore, Extra, LedgerStore, StoreError};
 use crate::release::{ReleaseId, RunId};
+use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// How the next write goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +29,7 @@ struct Disk {
 
 /// Rows in memory. A clone is a second handle to the same disk, so that a ledger can be dropped (a crash) and opened
 /// again; [`MemoryStore::copy`] is another disk with the same content (a snapshot).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct MemoryStore {
     disk: Arc<Mutex<Disk>>,
 }
@@ -36,8 +37,8 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty disk.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(_: Unsealed) -> Self {
+        Self { disk: Arc::default() }
     }
 
     /// Another disk with the same content and no failures ahead.
@@ -78,6 +79,8 @@ impl MemoryStore {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl Sealed for MemoryStore {}
 
 /// It ends with the process: a ledger that is opened again stands for another process.
 impl ChargeStore for MemoryStore {

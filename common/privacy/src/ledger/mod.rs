@@ -21,11 +21,9 @@
 //! * After a write that failed or may have failed, the ledger refuses everything until it is opened (and verified) again.
 
 mod attachment;
-#[cfg(any(test, feature = "unsealed"))]
 pub mod decoders;
 mod error;
 pub mod file;
-#[cfg(any(test, feature = "unsealed"))]
 pub mod memory;
 mod permit;
 pub mod reserve;
@@ -275,11 +273,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     pub fn commit(&mut self, release: &ReleaseId, attachment: &Attachment) -> Result<(), LedgerError> {
         self.expect(release, "committed", |state| state == ReleaseState::Reserved)?;
         let charged = self.totals.reservation(release).map(|known| known.header());
-        let true_claim = match attachment.claim() {
-            Some(claim) => claim.release == *release && Some(claim.header) == charged && claim.ledger_head == self.head(),
-            None => cfg!(any(test, feature = "unsealed")),
-        };
-        if !true_claim {
+        if !attachment.claims(release, charged, self.head()) {
             return Err(LedgerError::Conflict(release.clone()));
         }
         self.check_kind(release, attachment.pending())?;

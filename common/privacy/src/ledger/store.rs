@@ -6,7 +6,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey};
 
 use crate::ledger::row::StoredRow;
 use crate::release::{Hash, ReleaseId, RunId};
-use crate::sealed::Sealed;
+use dp_pvi_unsealed::Sealed;
 
 /// The store failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,9 +77,6 @@ pub trait RowSigner: Sealed + Send {
     /// Whether `signature` is one of ours.
     fn verify(&self, hash: &Hash, signature: &[u8]) -> bool;
 }
-
-#[cfg(not(any(test, feature = "unsealed")))]
-impl Sealed for SigningKey {}
 
 /// The site's identity key itself.
 impl RowSigner for SigningKey {

@@ -13,6 +13,7 @@ use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
 use dp_pvi_accounting::event::{DiscreteGaussian, LatticePath};
 use dp_pvi_accounting::unit::Delta;
 use dp_pvi_accounting::{FilterRule, Method, epsilon_upper};
+use dp_pvi_unsealed::Unsealed;
 
 mod aggregated;
 mod envelopes;
@@ -64,7 +65,7 @@ fn header(round: u32) -> Hash {
 
 fn attachment(value: i64) -> Attachment {
     let payload = Payload::Lattice(LatticeVector { exponent: -20, values: vec![value, -value] });
-    assume_signed(vec![1, 2, 3], payload, Pending::Public(assume_released(vec![value as f64, 0.5])))
+    assume_signed(Unsealed, vec![1, 2, 3], payload, Pending::Public(assume_released(Unsealed, vec![value as f64, 0.5])))
 }
 
 fn open(store: &MemoryStore, budget: Budget) -> Result<TestLedger, LedgerError> {
@@ -72,7 +73,7 @@ fn open(store: &MemoryStore, budget: Budget) -> Result<TestLedger, LedgerError> 
 }
 
 fn fresh(epsilon: f64) -> (MemoryStore, TestLedger) {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let ledger = open(&store, budget(epsilon)).unwrap();
     (store, ledger)
 }
@@ -176,7 +177,7 @@ fn t1_2_the_release_after_the_last_that_fits_is_refused() {
 
 #[test]
 fn one_run_may_have_a_limit_of_its_own() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let limited = Budget { per_run: Some(Epsilon::new(cost(2)).unwrap()), ..budget(100.0) };
     let mut ledger = open(&store, limited).unwrap();
     whole(&mut ledger, &release(0, 0)).unwrap();
@@ -226,7 +227,7 @@ fn a_frozen_data_set_gives_no_permit_but_finishes_what_was_committed() {
 
 #[test]
 fn a_release_without_protection_needs_consent_and_marks_the_data_set_for_good() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let mut ledger = open(&store, budget(cost(1))).unwrap();
     assert!(matches!(ledger.reserve(&release(0, 0), &DpEvent::NonPrivate, header(0)), Err(LedgerError::NonPrivateForbidden)));
     let consent = Budget { allow_non_private: true, ..budget(cost(1)) };
@@ -347,7 +348,7 @@ fn another_data_set_unit_or_relation_is_refused() {
 #[test]
 fn finding_privacy_8_no_ledger_is_made_of_sites_under_add_remove() {
     let made = |unit, relation| {
-        let store = MemoryStore::new();
+        let store = MemoryStore::new(Unsealed);
         let identity = LedgerIdentity { unit, relation, ..identity() };
         let made = Ledger::open(store.clone(), key(), identity, budget(1.0)).map(|_| ());
         (made, store.clone().rows().unwrap().len())
@@ -376,7 +377,7 @@ fn t1_6_a_failed_write_stops_the_ledger() {
         let state = open(&store, budget(100.0)).unwrap().state(&id);
         assert_eq!(state, Some(if failure == Failure::Refused { ReleaseState::Reserved } else { ReleaseState::Committed }));
     }
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     store.fail_after(0, Failure::Refused);
     assert!(open(&store, budget(1.0)).is_err());
 }
@@ -548,7 +549,7 @@ proptest! {
     #[test]
     fn ledger_survives_every_history(ops in proptest::collection::vec(op(), 1..60)) {
         let limit = cost(6);
-        let store = MemoryStore::new();
+        let store = MemoryStore::new(Unsealed);
         let mut ledger = open(&store, budget(limit)).unwrap();
         let mut model = Model::default();
         for op in ops {

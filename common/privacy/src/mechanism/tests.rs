@@ -21,9 +21,12 @@ use crate::shards::{PermitScope, ShardSalt};
 use crate::{ClientId, Hash, ReleaseId, RunId, SecureNoise, UnitTable, Units};
 use dp_pvi_accounting::adjacency::PrivacyUnit;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, LatticePath, NoiseMultiplier, Relation, SamplingRate, Terms, epsilon_upper};
+use dp_pvi_unsealed::Sealed;
 
 /// Streams that depend on their arguments only; lives in tests.
 struct Seeded(u8);
+
+impl Sealed for Seeded {}
 
 impl NoiseSource for Seeded {
     type Stream = ChaCha20Rng;
@@ -34,6 +37,8 @@ impl NoiseSource for Seeded {
 
 /// Randomness that is not there.
 struct Broken;
+
+impl Sealed for Broken {}
 
 impl NoiseSource for Broken {
     type Stream = ChaCha20Rng;

@@ -7,6 +7,7 @@ use crate::danger::assume_public;
 use crate::mechanism::{LatticeSum, ReleaseError, Summation, Summed};
 use crate::{Argument, ClientId, Hash, Permit, ReleaseId, RunId, SecureNoise};
 use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier};
+use dp_pvi_unsealed::Unsealed;
 
 /// Units that are one number each.
 struct Numbers(Vec<u64>);
@@ -37,8 +38,11 @@ fn cut(units: &[u64], shards: u32, relation: Relation, salt: u8) -> Vec<Vec<u64>
     let units = Units::new(Numbers(units.to_vec()));
     let scope = scope(PrivacyUnit::Record, relation, salt);
     let shards = units.shards(NonZeroU32::new(shards).unwrap(), &scope);
-    assume_public(shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).units().collect()).collect()))
-        .into_inner()
+    assume_public(
+        Unsealed,
+        shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).units().collect()).collect()),
+    )
+    .into_inner()
 }
 
 fn changed(a: &[Vec<u64>], b: &[Vec<u64>]) -> usize {
@@ -171,7 +175,7 @@ fn the_whole_site_is_one_unit_even_if_it_is_empty() {
     for numbers in [vec![], vec![1, 2, 3]] {
         let units = Units::new(Numbers(numbers.clone()));
         let site = units.whole_site();
-        let seen = assume_public(site.map(&Argument::nothing(), |(), table| (table.len(), table.unit(0).0.clone()))).into_inner();
+        let seen = assume_public(Unsealed, site.map(&Argument::nothing(), |(), table| (table.len(), table.unit(0).0.clone()))).into_inner();
         assert_eq!(seen, (1, numbers));
     }
 }
@@ -195,8 +199,11 @@ fn finding_privacy_6_contiguous_shards_are_over_the_declared_slots() {
     let cut = |units: u64, declared: u64, shards: u32| -> Vec<Vec<u64>> {
         let units = Units::new(Numbers((0..units).collect())).over_slots(declared);
         let shards = units.shards(NonZeroU32::new(shards).unwrap(), &scope);
-        assume_public(shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).units().collect()).collect()))
-            .into_inner()
+        assume_public(
+            Unsealed,
+            shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).units().collect()).collect()),
+        )
+        .into_inner()
     };
     assert_eq!(cut(8, 8, 4), [[0, 1], [2, 3], [4, 5], [6, 7]]);
     // One missing, one too many: the others stay where they are.
@@ -208,6 +215,7 @@ fn finding_privacy_6_contiguous_shards_are_over_the_declared_slots() {
     let hashed = self::scope(PrivacyUnit::Record, Relation::AddRemove, 1);
     let units = Units::new(Numbers((0..9).collect())).over_slots(3);
     let shards = units.shards(NonZeroU32::new(2).unwrap(), &hashed);
-    let held = assume_public(shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).len()).sum::<usize>()));
+    let held =
+        assume_public(Unsealed, shards.map(&Argument::nothing(), |(), table| (0..table.len()).map(|k| table.unit(k).len()).sum::<usize>()));
     assert_eq!(held.into_inner(), 9);
 }

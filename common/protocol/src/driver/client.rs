@@ -93,7 +93,8 @@ pub async fn drive_site<S: ChargeStore, K: RowSigner>(
                 observer.on_event(&Event::Seen { entries: participant.seen() });
             }
             if let Step::Train(job) = step {
-                let round = job.permit.release().round;
+                let release = job.permit.release().clone();
+                let round = release.round;
                 observer.on_event(&Event::Training { round, visit: job.visit });
                 let trained = match trainer.train(*job).await {
                     Ok(trained) => trained,
@@ -103,7 +104,7 @@ pub async fn drive_site<S: ChargeStore, K: RowSigner>(
                         return Err(error.into());
                     }
                 };
-                let outgoing = participant.on_trained(trained, &mut trainer.randomness()?)?;
+                let outgoing = participant.on_trained(trained, &mut trainer.randomness(&release)?)?;
                 observer.on_event(&Event::Committed { round });
                 step = Step::Send(Box::new(outgoing));
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{Hash, RunId};
+use dp_pvi_privacy::{Hash, ReleaseId, RunId};
 use dp_pvi_secagg::charter::CharterBody;
 
 pub use self::client::{drive_evaluator, drive_site};
@@ -55,11 +55,11 @@ pub trait Trainer {
     /// Where seeds of masks come from: the operating system, in production.
     type Random: rand_core::CryptoRng;
 
-    /// A fresh generator.
+    /// A fresh generator for what a release needs beside noise.
     ///
     /// # Errors
     /// No randomness is available.
-    fn randomness(&mut self) -> Result<Self::Random, TrainError>;
+    fn randomness(&mut self, release: &ReleaseId) -> Result<Self::Random, TrainError>;
 
     /// The run and its task are known (called after every welcome). Records were read before the hello: what happens here, and how long it
     /// takes, may depend on the task only.

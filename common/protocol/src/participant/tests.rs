@@ -16,6 +16,7 @@ use crate::message::{
 };
 use crate::testing::{Desk, asynchronous, at, client, key, sequential, settings, synchronous, task, tls};
 use crate::witness::{Greeting, SignedHead};
+use dp_pvi_unsealed::Unsealed;
 
 mod copies;
 mod runs;
@@ -72,7 +73,7 @@ fn answer(desk: &mut Desk, hello: &Signed<Hello>) -> Greeting {
 
 /// A welcomed site `a` whose server has a round open, with that round.
 fn asked(task: &ResolvedTask) -> (Desk, MemoryStore, Site, RoundStart) {
-    let (disk, mut desk) = (MemoryStore::new(), Desk::new(task));
+    let (disk, mut desk) = (MemoryStore::new(Unsealed), Desk::new(task));
     let mut site = site("a", &disk);
     welcome(&mut site, &mut desk).unwrap();
     for name in ["b", "c"] {
@@ -88,7 +89,7 @@ fn next(start: &RoundStart) -> Next {
 }
 
 fn trained(delta: [f64; 4]) -> Trained {
-    let released = danger::assume_released(delta.to_vec());
+    let released = danger::assume_released(Unsealed, delta.to_vec());
     Trained { message: Message::values(released.clone()), pending: Pending::Public(released) }
 }
 
@@ -220,7 +221,7 @@ fn a_transcript_that_lists_what_was_not_sent_is_refused() {
     let lie = next_round(&start, vec![(client("a"), Hash([9; 32]))], |_| ());
     refused(site_.on_next(next(&lie)), "did not send");
     // A site whose ledger knows nothing of it has an old ledger.
-    let mut fresh = site("a", &MemoryStore::new());
+    let mut fresh = site("a", &MemoryStore::new(Unsealed));
     let hello = fresh.hello();
     let honest =
         Welcome { version: 1, run: desk.coordinator.run(), task: desk.coordinator.task().to_bytes(), witnessed: None, hello: hello.hash() };
@@ -357,7 +358,7 @@ fn greeted(site: &mut Site, change: impl FnOnce(&mut Welcome)) -> Result<(), Sit
 
 #[test]
 fn a_welcome_must_answer_this_hello_with_a_task_that_is_what_it_says() {
-    let mut a = site("a", &MemoryStore::new());
+    let mut a = site("a", &MemoryStore::new(Unsealed));
     greeted(&mut a, |_| ()).unwrap();
     refused(greeted(&mut a, |w| w.hello = Hash::default()), "another hello");
     refused(greeted(&mut a, |w| w.run.task = Hash::default()), "not the one that it names");
@@ -368,7 +369,7 @@ fn a_welcome_must_answer_this_hello_with_a_task_that_is_what_it_says() {
         w.task = text.into_bytes();
     };
     assert!(matches!(greeted(&mut a, engine), Err(SiteError::Version(_))));
-    let mut pinned = site("a", &MemoryStore::new());
+    let mut pinned = site("a", &MemoryStore::new(Unsealed));
     pinned.identity_for_tests().task = Some(Hash([1; 32]));
     assert!(matches!(greeted(&mut pinned, |_| ()), Err(SiteError::Version(_))));
 }
@@ -384,7 +385,7 @@ fn private(change: impl FnOnce(&mut ResolvedTask)) -> ResolvedTask {
 fn a_task_that_states_less_than_it_costs_is_refused() {
     let understated = private(|task| task.privacy.epsilon = Some(Epsilon::new(0.9).unwrap()));
     let mut desk = Desk::new(&understated);
-    let mut site = site("a", &MemoryStore::new());
+    let mut site = site("a", &MemoryStore::new(Unsealed));
     assert!(matches!(welcome(&mut site, &mut desk), Err(SiteError::Understated { stated, own }) if stated < own));
     assert!(site.withdrawal(RefusalReason::Policy).is_some());
     uncharged(&site);
@@ -394,7 +395,8 @@ fn a_task_that_states_less_than_it_costs_is_refused() {
 #[test]
 fn a_task_for_another_unit_or_a_weaker_ledger_is_refused_whatever_the_server_says() {
     let welcomed = |unit, relation, task: &ResolvedTask| {
-        let ledger = Ledger::open(MemoryStore::new(), key("a"), LedgerIdentity { data: "a".into(), unit, relation }, budget()).unwrap();
+        let ledger =
+            Ledger::open(MemoryStore::new(Unsealed), key("a"), LedgerIdentity { data: "a".into(), unit, relation }, budget()).unwrap();
         let mut site = Participant::new(identity("a"), lax(), 100, ledger);
         let result = greeted(&mut site, |w| (w.task, w.run.task) = (task.to_bytes(), task.hash()));
         assert!(site.withdrawal(RefusalReason::Policy).is_some());
@@ -418,7 +420,7 @@ fn policy_decides_before_anything_is_charged() {
     let task = private(|_| ());
     let with = |policy: Policy| {
         let mut desk = Desk::new(&task);
-        let ledger = ledger("a", &MemoryStore::new(), budget()).unwrap();
+        let ledger = ledger("a", &MemoryStore::new(Unsealed), budget()).unwrap();
         let mut site = Participant::new(identity("a"), policy, 100, ledger);
         let result = welcome(&mut site, &mut desk);
         uncharged(&site);
@@ -439,7 +441,7 @@ fn finding_attack2_10_a_site_may_ask_for_a_release_tick() {
         let mut task = synchronous(2, 2);
         task.release_tick_seconds = tick;
         let policy = Policy { min_release_tick_seconds: least, ..lax() };
-        let mut site = Participant::new(identity("a"), policy, 100, ledger("a", &MemoryStore::new(), budget()).unwrap());
+        let mut site = Participant::new(identity("a"), policy, 100, ledger("a", &MemoryStore::new(Unsealed), budget()).unwrap());
         welcome(&mut site, &mut Desk::new(&task))
     };
     for (tick, least) in [(0, 0), (30, 0), (30, 30), (60, 30)] {
@@ -462,7 +464,7 @@ fn a_run_that_is_charged_is_paid_to_its_end_whichever_visits_came() {
     assert_ne!(first, later);
     let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
     let enough = Budget { epsilon: task.loss(4).unwrap().epsilon, ..budget() };
-    let disk = MemoryStore::new();
+    let disk = MemoryStore::new(Unsealed);
     let mut before = ledger("a", &disk, enough).unwrap();
     before.plan_run(&run, &task.visit_events(0..4).unwrap(), None).unwrap();
     before.reserve(&ReleaseId { run, client: client("a"), round: 1 }, &later, Hash::of("header", &[])).unwrap();
@@ -484,17 +486,17 @@ fn a_run_that_the_budget_does_not_pay_to_the_end_is_not_begun() {
     };
     let run_cost = epsilon(&task, 4);
     let enough = Budget { epsilon: Epsilon::new(run_cost).unwrap(), ..budget() };
-    let (_, result) = with(enough, &MemoryStore::new());
+    let (_, result) = with(enough, &MemoryStore::new(Unsealed));
     result.unwrap();
-    let (site, result) = with(Budget { epsilon: Epsilon::new(run_cost * 0.99).unwrap(), ..budget() }, &MemoryStore::new());
+    let (site, result) = with(Budget { epsilon: Epsilon::new(run_cost * 0.99).unwrap(), ..budget() }, &MemoryStore::new(Unsealed));
     assert_eq!(result.as_ref().unwrap_err().reason(), RefusalReason::Budget);
     assert!(matches!(result, Err(SiteError::Ledger(LedgerError::OverBudget { .. }))));
     uncharged(&site);
-    let (_, result) = with(Budget { per_run: Some(Epsilon::new(run_cost * 0.99).unwrap()), ..budget() }, &MemoryStore::new());
+    let (_, result) = with(Budget { per_run: Some(Epsilon::new(run_cost * 0.99).unwrap()), ..budget() }, &MemoryStore::new(Unsealed));
     assert!(matches!(result, Err(SiteError::Ledger(LedgerError::OverRunBudget { .. }))));
 
     // What it has reserved of the run already counts once: a restart in the middle goes on.
-    let disk = MemoryStore::new();
+    let disk = MemoryStore::new(Unsealed);
     let (mut site, mut desk) = (with(enough, &disk).0, Desk::new(&task));
     welcome(&mut site, &mut desk).unwrap();
     for name in ["b", "c"] {
@@ -518,7 +520,7 @@ fn epsilon(task: &ResolvedTask, visits: usize) -> f64 {
 fn what_the_ledger_refuses_becomes_a_signed_refusal_with_a_public_reason() {
     let step = |task: &ResolvedTask, budget: Budget, freeze: bool| {
         let mut desk = Desk::new(task);
-        let mut ledger = ledger("a", &MemoryStore::new(), budget).unwrap();
+        let mut ledger = ledger("a", &MemoryStore::new(Unsealed), budget).unwrap();
         if freeze {
             ledger.set_frozen(dp_pvi_privacy::ledger::FreezeState::Frozen).unwrap();
         }
@@ -544,7 +546,7 @@ fn what_the_ledger_refuses_becomes_a_signed_refusal_with_a_public_reason() {
 fn an_update_of_another_form_than_asked_is_not_committed() {
     let (_, _, mut site, start) = asked(&synchronous(2, 2));
     let Step::Train(_) = site.on_next(next(&start)).unwrap() else { panic!("not asked") };
-    let short = Trained { message: Message::values(danger::assume_released(vec![1.0; 3])), pending: Pending::None };
+    let short = Trained { message: Message::values(danger::assume_released(Unsealed, vec![1.0; 3])), pending: Pending::None };
     assert!(matches!(site.on_trained(short, &mut SecureNoise::fresh().unwrap()), Err(SiteError::Order(_))));
     assert!(matches!(site.on_trained(trained([1.0; 4]), &mut SecureNoise::fresh().unwrap()), Err(SiteError::Order(_))));
 }
@@ -631,8 +633,10 @@ fn claimed(site: &mut Site, witnessed: dp_pvi_privacy::ledger::LedgerHead, signe
 fn finding_attack_weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_out() {
     let head = crate::testing::head(1000);
     let signed = |name: &str, change: &dyn Fn(&mut Hello)| {
-        let mut hello =
-            Participant::new(identity(name), lax(), 100, ledger(name, &MemoryStore::new(), budget()).unwrap()).hello().peek().unwrap();
+        let mut hello = Participant::new(identity(name), lax(), 100, ledger(name, &MemoryStore::new(Unsealed), budget()).unwrap())
+            .hello()
+            .peek()
+            .unwrap();
         hello.ledger_head = Some(head);
         change(&mut hello);
         Some(SignedHead::Hello(Signed::seal(&hello, &key(name))))
@@ -648,7 +652,7 @@ fn finding_attack_weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_
         signed("a", &|hello| hello.ledger = Some((PrivacyUnit::Person, Relation::ReplaceOne))),
     ];
     for lie in lies {
-        let mut site = site("a", &MemoryStore::new());
+        let mut site = site("a", &MemoryStore::new(Unsealed));
         claimed(&mut site, head, lie).unwrap();
         assert_eq!(site.take_unproved(), Some(head), "and the operator is told");
         assert_eq!(site.take_unproved(), None, "once");
@@ -657,7 +661,7 @@ fn finding_attack_weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_
         assert_eq!(site.take_unproved(), Some(crate::testing::head(0)));
     }
     // Its own signature says that the ledger is an old copy.
-    let mut site = site("a", &MemoryStore::new());
+    let mut site = site("a", &MemoryStore::new(Unsealed));
     let refused = claimed(&mut site, head, signed("a", &|_| ()));
     assert!(matches!(refused, Err(SiteError::Ledger(LedgerError::RolledBack { witnessed: 1000, .. }))), "{refused:?}");
     assert_eq!(site.take_unproved(), None);
@@ -672,7 +676,7 @@ fn a_copy_with_fewer_rows_that_grew_past_the_witnessed_row_is_refused() {
     deliver(&mut site, &mut desk, &outgoing);
     let seen = desk.coordinator.members()[&client("a")].head.unwrap();
     // The copy has the first row only.
-    let (disk, mut elsewhere) = (MemoryStore::new(), Desk::new(&synchronous(4, 2)));
+    let (disk, mut elsewhere) = (MemoryStore::new(Unsealed), Desk::new(&synchronous(4, 2)));
     let mut copy = Participant::new(identity("a"), lax(), 100, ledger("a", &disk, budget()).unwrap());
     welcome(&mut copy, &mut elsewhere).unwrap();
     for name in ["b", "c"] {
@@ -785,12 +789,12 @@ fn finding_attack_b6_a_transcript_has_no_more_rounds_than_the_task() {
 #[test]
 fn finding_newcomer_3_whatever_a_site_objects_to_reaches_the_server_with_a_public_reason() {
     // A task that this program cannot read: there is a run to refuse all the same.
-    let mut a = site("a", &MemoryStore::new());
+    let mut a = site("a", &MemoryStore::new(Unsealed));
     let error = greeted(&mut a, |w| w.task.push(b' ')).unwrap_err();
     assert_eq!(error.reason(), RefusalReason::Task);
     let refusal = a.withdrawal(error.reason()).unwrap().open(&key("a").verifying_key()).unwrap();
     assert_eq!((refusal.reason, refusal.header, refusal.release.run.number), (RefusalReason::Task, Hash::default(), 1));
     let missing = Policy { approve: Approve::Manual { approved: Vec::new() }, ..lax() };
-    let mut careful = Participant::new(identity("a"), missing, 100, ledger("a", &MemoryStore::new(), budget()).unwrap());
+    let mut careful = Participant::new(identity("a"), missing, 100, ledger("a", &MemoryStore::new(Unsealed), budget()).unwrap());
     assert_eq!(greeted(&mut careful, |_| ()).unwrap_err().reason(), RefusalReason::Approval);
 }

@@ -10,6 +10,7 @@ use dp_pvi_secagg::mask::MaskSeed;
 use rand_core::Rng;
 
 use crate::world::{World, key, name, plain, request, rng};
+use dp_pvi_unsealed::Unsealed;
 
 /// R2 on the disk: the ledger and the client's state hold the masked words and the sealed seed; neither the seed, nor the share, nor a word of the pad.
 #[test]
@@ -28,7 +29,7 @@ fn neither_seed_nor_share_is_in_what_a_site_stores() {
     let masked = outgoing.vector.get().values.clone();
     assert!(masked.iter().zip(&share).zip(&pad).all(|((x, share), pad)| *x == share.wrapping_add(pad.cast_signed())));
 
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
     let open = || Ledger::open(store.clone(), key(10), identity.clone(), budget).unwrap();
@@ -38,7 +39,9 @@ fn neither_seed_nor_share_is_in_what_a_site_stores() {
     ledger.reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), hash).unwrap();
     let message = postcard::to_stdvec(&outgoing.upload).unwrap();
     let state = postcard::to_stdvec(&ClientState::Sent(sent)).unwrap();
-    ledger.commit(&release, &assume_signed(message.clone(), Payload::Masked(outgoing.vector.into_inner()), Pending::None)).unwrap();
+    ledger
+        .commit(&release, &assume_signed(Unsealed, message.clone(), Payload::Masked(outgoing.vector.into_inner()), Pending::None))
+        .unwrap();
     ledger.sent(&release).unwrap();
 
     let mut disk = vec![state];

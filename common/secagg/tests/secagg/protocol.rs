@@ -69,7 +69,7 @@ fn t2_1_sum_is_exact_for_long_vectors() {
 
 /// The two largest of the design's sizes, with O(d) memory: 2·M·d draws of exact noise, minutes of processor time.
 #[test]
-#[ignore = "minutes: cargo test --release -p dp-pvi-secagg --test secagg -- --ignored"]
+#[ignore = "long: tests/long.sh secagg"]
 fn t2_1_sum_is_exact_for_long_vectors_of_many_sites() {
     streamed(100, 10, 1_000_000);
     streamed(1000, 0, 1_000_000);

@@ -25,6 +25,7 @@ use super::canary::Worlds;
 use super::registry::{Case, View};
 use dp_pvi_simulator::federation;
 use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// What is the same for all runs of a row.
 pub(super) struct Stage<'a> {
@@ -153,6 +154,8 @@ impl<'a> Stage<'a> {
 /// Stands for a site's key: a keyed hash. Who else could sign is nothing that an audit asks, and a run makes dozens of signatures.
 struct Key(Hash);
 
+impl Sealed for Key {}
+
 impl RowSigner for Key {
     fn sign(&self, hash: &Hash) -> Vec<u8> {
         [Hash::of("audit signature", &[&self.0.0, &hash.0]).0, hash.0].concat()
@@ -186,7 +189,7 @@ impl Site {
         let identity = LedgerIdentity { data: client.to_string(), unit: privacy.unit, relation: privacy.relation };
         let budget = Budget { epsilon: Epsilon::INFINITE, delta: privacy.delta, per_run: None, allow_non_private: true };
         let key = Hash::of("dp-pvi audit site", &[&site.to_le_bytes(), &number.to_le_bytes()]);
-        let ledger = Ledger::open(MemoryStore::new(), Key(key), identity, budget)?.knowing(&stage.prices);
+        let ledger = Ledger::open(MemoryStore::new(Unsealed), Key(key), identity, budget)?.knowing(&stage.prices);
         Ok(Self { ledger, client, run: run(number), state: SiteState::None })
     }
 
@@ -221,7 +224,7 @@ impl Site {
         let (released, attachment) = match output.message {
             Message::Released(payload) => {
                 let released = payload.get().clone();
-                let attachment = keeps.then(|| assume_signed(Vec::new(), released.clone(), output.pending));
+                let attachment = keeps.then(|| assume_signed(Unsealed, Vec::new(), released.clone(), output.pending));
                 (released, attachment)
             }
             Message::Share(share) => {
@@ -233,7 +236,10 @@ impl Site {
                 for word in &mut vector.values {
                     *word = word.wrapping_sub(pad.next_u64().cast_signed());
                 }
-                (Payload::Masked(vector), keeps.then(|| assume_signed(Vec::new(), Payload::Masked(masked.into_inner()), output.pending)))
+                (
+                    Payload::Masked(vector),
+                    keeps.then(|| assume_signed(Unsealed, Vec::new(), Payload::Masked(masked.into_inner()), output.pending)),
+                )
             }
         };
         if let Some(attachment) = attachment {

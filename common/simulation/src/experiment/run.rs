@@ -132,7 +132,10 @@ impl Session {
     }
 
     /// Training tables of all clients, and the held-out one.
-    pub(crate) fn split(&self, seed: u64) -> Result<(Vec<RecordTable>, Public<RecordTable>), ExperimentError> {
+    ///
+    /// # Errors
+    /// The experiment's fractions and limits leave a table empty.
+    pub fn split(&self, seed: u64) -> Result<(Vec<RecordTable>, Public<RecordTable>), ExperimentError> {
         let fraction = self.experiment.data.test_fraction;
         let cut = |table: &RecordTable, seed| {
             fraction.map_or_else(

@@ -20,6 +20,7 @@ use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes};
 use zeroize::Zeroizing;
 
 use super::TuneError;
+use dp_pvi_unsealed::Unsealed;
 
 /// Where a selection is booked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Book {
     /// Reserves the selection; it is durable when this returns. A new ledger's key is made of `seed`. The ε that the ledger then states, with everything that was in it before.
     pub(super) fn charge(&self, charge: &Charge<'_>, seed: &[u8; 32]) -> Result<f64, TuneError> {
         match self {
-            Self::Forgotten => reserve(MemoryStore::new(), SigningKey::from_bytes(seed), charge),
+            Self::Forgotten => reserve(MemoryStore::new(Unsealed), SigningKey::from_bytes(seed), charge),
             Self::Folder(folder) => {
                 let (store, key) = open(folder, seed)?;
                 reserve(store, key, charge)

@@ -50,9 +50,20 @@ const FAR_FROM_THE_CLAIM: &[(&str, f64)] = &[
 /// Every row that there is runs, and none is flagged. So few runs compare the integer sums of all worlds exactly, with state carried on, and prove no
 /// rate; rates are counted by the test below, by that of the planted bugs, and by the command.
 #[test]
+fn no_claim_of_a_combination_in_twelve_is_refuted() {
+    no_claim_is_refuted(12);
+}
+
+#[test]
+#[ignore = "long: tests/long.sh audit"]
 fn no_claim_of_any_combination_is_refuted() {
+    no_claim_is_refuted(1);
+}
+
+fn no_claim_is_refuted(step: usize) {
     let cases = cases(None);
     assert_eq!(missing(&cases), Vec::<String>::new());
+    let cases: Vec<_> = cases.into_iter().step_by(step).collect();
     // One vector of an aggregated sum is what a site sends under local trust, with other numbers.
     let cases: Vec<_> = cases.into_iter().filter(|case| case.view != View::Alone).collect();
     // What a shard's fit sends is one vector like another, and the fits take nearly all of the time: their rows have fewer runs.
@@ -63,7 +74,7 @@ fn no_claim_of_any_combination_is_refuted() {
     assert_eq!(done, rows.len());
     let exact = rows.iter().filter(|row| row.bounds.as_ref().is_some_and(|bounds| bounds.sensitivity.is_some())).count();
     assert!(exact > rows.len() / 2, "{exact} of {}", rows.len());
-    assert!(rows.len() > cases.len());
+    assert!(rows.len() > cases.len(), "the premises have rows");
     let mut far = Vec::new();
     for row in &rows {
         assert_eq!(row.flag, None, "{row}");

@@ -13,6 +13,7 @@ use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, RunId, SiteStat
 use dp_pvi_simulation::generate::{self, Options};
 use dp_pvi_simulator::federation::client_key;
 use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_unsealed::Unsealed;
 
 const LOGISTIC: &str = "family = \"logistic-regression\"\nprior_scale = 1.0";
 const FULL: &str = "family = \"logistic-regression\"\napproximation = \"full-covariance\"\nprior_scale = 1.0";
@@ -53,7 +54,7 @@ fn sent(task: &ResolvedTask, visit: u32, snapshot: &Snapshot) -> Payload {
     let identity = LedgerIdentity { data: "larger".into(), unit: task.privacy.unit, relation: task.privacy.relation };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
     let client = ClientId::new("site").unwrap();
-    let mut ledger = Ledger::open(MemoryStore::new(), client_key(1, &client), identity, budget).unwrap();
+    let mut ledger = Ledger::open(MemoryStore::new(Unsealed), client_key(1, &client), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client, round: visit };
     let permit = ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();
     let state = task.rule().initial();

@@ -4,4 +4,3 @@
 mod audit;
 mod experiment;
 mod larger;
-mod reproduce;

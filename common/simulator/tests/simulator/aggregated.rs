@@ -29,6 +29,7 @@ use dp_pvi_secagg::transcript::Outcome as Aggregated;
 use dp_pvi_simulator::federation::{Compute, Federation, Site, Visit, client_key};
 use dp_pvi_simulator::network::{Faults, Partition};
 use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_unsealed::Unsealed;
 
 const NAMES: [&str; 4] = ["alpha", "beta", "delta", "gamma"];
 
@@ -88,7 +89,8 @@ impl Compute for Real {
         // The very same release once more, under a permit of a ledger that nobody else has.
         let release = job.permit.release().clone();
         let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
-        let mut spare = Ledger::open(MemoryStore::new(), client_key(0, &release.client), self.identity.clone(), boundless()).unwrap();
+        let mut spare =
+            Ledger::open(MemoryStore::new(Unsealed), client_key(0, &release.client), self.identity.clone(), boundless()).unwrap();
         let permit = spare.reserve_aggregated(&release, &event, &fallback, Hash::default()).unwrap();
         let Message::Share(share) = self.run(&job, permit).message else { panic!("an aggregated update is a share") };
         self.shares.borrow_mut().insert(release.clone(), share.mask(&mut NoPad).into_inner().values);
@@ -134,7 +136,8 @@ impl Compute for Liar {
     fn train(&mut self, job: TrainJob) -> Visit {
         let release = job.permit.release().clone();
         let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
-        let mut spare = Ledger::open(MemoryStore::new(), client_key(0, &release.client), self.0.identity.clone(), boundless()).unwrap();
+        let mut spare =
+            Ledger::open(MemoryStore::new(Unsealed), client_key(0, &release.client), self.0.identity.clone(), boundless()).unwrap();
         let permit = spare.reserve_aggregated(&release, &event, &fallback, Hash::default()).unwrap();
         let pending = self.0.run(&job, permit).pending;
         let sum = job.task.sum(job.visit).unwrap().unwrap();

@@ -8,7 +8,7 @@
 //!   under the same noise, where the schedule fixes the order of updates;
 //! * the asynchronous schedule has no such order: there the books of sites and server balance.
 //!
-//! 100 seeds; `DP_PVI_FAULT_SEEDS=1000 cargo test --release -p dp-pvi-simulator faults::` for more.
+//! 100 seeds; `DP_PVI_FAULT_SEEDS=1000 cargo test -p dp-pvi-simulator faults::` for more.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use std::cell::RefCell;

@@ -15,6 +15,7 @@ use dp_pvi_protocol::participant::{TrainJob, Trained};
 use dp_pvi_reading::statement::{Booked, statement};
 use dp_pvi_simulator::federation::{Compute, Federation, Outcome, Site, Visit, client_key};
 use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_unsealed::Unsealed;
 use rand_core::Rng;
 
 pub(crate) const SCHEMA: &str = r#"
@@ -105,7 +106,7 @@ impl Compute for Toy {
                 payload[0] = 2f64.powi(i32::try_from(first + release.round).unwrap());
                 self.log.borrow_mut().push((release, payload.clone()));
                 return Box::new(move || {
-                    Ok(Trained { message: Message::values(danger::assume_released(payload)), pending: Pending::None })
+                    Ok(Trained { message: Message::values(danger::assume_released(Unsealed, payload)), pending: Pending::None })
                 });
             }
         };
@@ -117,7 +118,7 @@ impl Compute for Toy {
             payload[d + j] = unit() * 2.0 + 0.05 * (job.lambda[d + j] - factor[d + j]);
         }
         self.log.borrow_mut().push((release, payload.clone()));
-        let released = danger::assume_released(payload);
+        let released = danger::assume_released(Unsealed, payload);
         Box::new(move || Ok(Trained { message: Message::values(released.clone()), pending: Pending::Public(released) }))
     }
 }

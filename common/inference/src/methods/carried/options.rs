@@ -156,10 +156,20 @@ fn every_option_of_an_update_is_tried_or_is_not_at_sites() {
 /// The rows of [`rows`] with one option changed, for the first model that takes it of each kind of records, with records and with persons, or with
 /// sites, as units, under both relations and both trusts: nothing differs by more than what is charged.
 #[test]
+fn an_option_of_an_update_in_a_part_of_the_rows_moves_no_sum_by_more_than_is_charged() {
+    options_move_within_what_is_charged(QUICK);
+}
+
+#[test]
+#[ignore = "long: tests/long.sh carried"]
 fn no_option_of_an_update_moves_a_sum_by_more_than_is_charged() {
+    options_move_within_what_is_charged(1);
+}
+
+fn options_move_within_what_is_charged(step: usize) {
     let (mut ran, mut largest): (BTreeMap<(&str, &str), BTreeSet<String>>, f64) = (BTreeMap::new(), 0.0);
     let mut done = BTreeSet::new();
-    for (name, model, records, pvi, named) in rows() {
+    for (name, model, records, pvi, named) in rows().step_by(step) {
         // Whatever state there is by default, and the one that carries most.
         if named.kind == UpdateKind::Pvi || named.state.is_some_and(|state| state == FactorState::Released) {
             continue;
@@ -191,7 +201,7 @@ fn no_option_of_an_update_moves_a_sum_by_more_than_is_charged() {
     for (kind, lines) in
         [("global-vi", "sampling_rate = 0.5"), ("sep", "sampling_rate = 0.5"), ("vips", "documents = 40\nsampling_rate = 0.5")]
     {
-        assert!(ran.iter().any(|((_, other), kinds)| *other == lines && kinds.contains(kind)), "{kind} with {lines}");
+        assert!(step > 1 || ran.iter().any(|((_, other), kinds)| *other == lines && kinds.contains(kind)), "{kind} with {lines}");
     }
     assert!(largest > 0.97, "{largest}");
 }

@@ -18,6 +18,7 @@ use crate::methods::{Job, Output, run};
 use crate::models;
 use crate::testing::{SeededNoise, permit_under, random_units, table, task};
 use dp_pvi_records::RecordTable;
+use dp_pvi_unsealed::Unsealed;
 
 mod sites;
 
@@ -156,7 +157,7 @@ fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
 /// A private state that a test may read and hand back.
 fn reopened(pending: Pending, before: &[f64], rho: f64) -> Vec<f64> {
     let Pending::Private(change) = pending else { panic!("factors of records are private") };
-    let change = assume_public(change).into_inner();
+    let change = assume_public(Unsealed, change).into_inner();
     if before.is_empty() {
         change.iter().map(|c| rho * c).collect()
     } else {

@@ -15,6 +15,7 @@ use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
 use ed25519_dalek::SigningKey;
 
 use super::SqliteLedger;
+use dp_pvi_unsealed::Unsealed;
 
 pub(super) type FileLedger = Ledger<SqliteLedger, SigningKey>;
 
@@ -60,7 +61,7 @@ impl UnitTable for One {
 fn attachment(permit: Permit, length: usize) -> Attachment {
     let released = release_non_private(Units::new(One(vec![0.5; length])).map(&Argument::nothing(), |(), t| t.0.clone()), permit).unwrap();
     let pending = Pending::Public(released.clone().map(&Argument::nothing(), |(), values| vec![1.0; values.len()]));
-    assume_signed(b"message".to_vec(), Payload::Values(released.into_inner()), pending)
+    assume_signed(Unsealed, b"message".to_vec(), Payload::Values(released.into_inner()), pending)
 }
 
 pub(super) fn round(ledger: &mut FileLedger, number: u32) {

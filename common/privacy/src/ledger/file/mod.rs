@@ -133,8 +133,7 @@ impl SqliteLedger {
     }
 }
 
-#[cfg(not(any(test, feature = "unsealed")))]
-impl crate::sealed::Sealed for SqliteLedger {}
+impl dp_pvi_unsealed::Sealed for SqliteLedger {}
 
 impl ChargeStore for SqliteLedger {
     fn place(&self) -> Option<&Path> {

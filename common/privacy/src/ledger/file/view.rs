@@ -64,8 +64,7 @@ pub enum OnDisk {
     NotYet,
 }
 
-#[cfg(not(any(test, feature = "unsealed")))]
-impl crate::sealed::Sealed for ViewStore {}
+impl dp_pvi_unsealed::Sealed for ViewStore {}
 
 impl LedgerStore for ViewStore {
     fn rows(&mut self) -> Result<Vec<StoredRow>, StoreError> {

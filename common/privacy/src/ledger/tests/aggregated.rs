@@ -10,6 +10,7 @@ use crate::danger::assume_public;
 use crate::mechanism::{CleanTerms, Masked, ReleaseError, ShareSum, Summation, Summed};
 use crate::records::{Argument, Sensitive, UnitTable, Units};
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
+use dp_pvi_unsealed::Unsealed;
 
 fn mechanism() -> ShareSum {
     let (clip, noise) = (ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(8.0).unwrap());
@@ -52,7 +53,7 @@ fn dense(clean: &Sensitive<CleanTerms>) -> Pending {
 }
 
 fn under_mask(message: Vec<u8>, vector: Masked<LatticeVector>, pending: Pending) -> Attachment {
-    assume_signed(message, Payload::Masked(vector.into_inner()), pending)
+    assume_signed(Unsealed, message, Payload::Masked(vector.into_inner()), pending)
 }
 
 fn epsilon(events: &[DpEvent]) -> f64 {
@@ -88,7 +89,7 @@ fn both_losses_are_booked_and_answered() {
 fn a_cap_on_the_fallback_refuses_what_the_budget_allows() {
     let own = mechanism().fallback_event();
     let cap = epsilon(&[own.clone(), own.clone()]);
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let capped = || open(&store, budget(1e6)).unwrap().cap_fallback(Some(Epsilon::new(cap).unwrap()));
     let mut ledger = capped();
     reserve(&mut ledger, &release(0, 0)).unwrap();
@@ -110,7 +111,7 @@ fn a_cap_on_the_fallback_refuses_what_the_budget_allows() {
     assert!(reserve(&mut open(&store, budget(1e6)).unwrap(), &release(0, 2)).is_ok());
     // The budget still holds for the joint loss.
     let joint = mechanism().event();
-    let mut poor = open(&MemoryStore::new(), budget(epsilon(std::slice::from_ref(&joint)) * 0.99)).unwrap();
+    let mut poor = open(&MemoryStore::new(Unsealed), budget(epsilon(std::slice::from_ref(&joint)) * 0.99)).unwrap();
     assert!(matches!(reserve(&mut poor, &release(0, 0)), Err(LedgerError::OverBudget { .. })));
 }
 
@@ -165,7 +166,7 @@ fn a_masked_update_survives_every_crash_as_the_same_bytes() {
     let mut ledger = open(&store, budget(1e6)).unwrap();
     assert!(ledger.attachment(&id).unwrap().is_none() && ledger.message(&id).unwrap().unwrap() == b"upload");
     assert_eq!(ledger.site_state(&run(0)).unwrap().kind(), state.kind());
-    let moved = assume_public(state.private(|| unreachable!()).unwrap()).into_inner();
+    let moved = assume_public(Unsealed, state.private(|| unreachable!()).unwrap()).into_inner();
     // Three units of four coordinates, half of what each added: 0.05, 0.1, 0.15 on the lattice.
     let step = 2f64.powi(mechanism().exponent());
     for (i, x) in moved.iter().enumerate() {
@@ -177,7 +178,7 @@ fn a_masked_update_survives_every_crash_as_the_same_bytes() {
     let (vector, clean, _) = visit(reserve(&mut ledger, &id).unwrap());
     ledger.commit(&id, &under_mask(Vec::new(), vector, dense(&clean))).unwrap();
     let spent = ledger.losses();
-    assert_eq!(assume_public(ledger.settle(&id, false, 0.5).unwrap().private(|| unreachable!()).unwrap()).into_inner(), moved);
+    assert_eq!(assume_public(Unsealed, ledger.settle(&id, false, 0.5).unwrap().private(|| unreachable!()).unwrap()).into_inner(), moved);
     assert_eq!(ledger.losses(), spent);
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use dp_pvi_accounting::event::Rho;
 use dp_pvi_accounting::unit::SamplingRate;
+use dp_pvi_unsealed::Unsealed;
 
 /// 200 steps on samples of a twentieth of the units.
 fn sampled() -> DpEvent {
@@ -35,7 +36,7 @@ fn damage(result: Result<TestLedger, LedgerError>) -> String {
 /// The budget is a run's own ε: it is charged once and whole, however many of its visits come, also after a restart; nothing fits after it.
 #[test]
 fn a_run_is_charged_once_and_whole() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let events = [(sampled(), 10), (event(), 2)];
     let epsilon = plan_of(&events);
     let mut ledger = by_runs(&store, budget(epsilon)).unwrap();
@@ -70,7 +71,7 @@ fn a_run_is_charged_once_and_whole() {
 /// Three runs, each chosen after the one before: at most 5 % above the plan of all, and below what visits one by one read.
 #[test]
 fn three_runs_are_charged_by_their_envelopes() {
-    let mut ledger = by_runs(&MemoryStore::new(), budget(100.0)).unwrap();
+    let mut ledger = by_runs(&MemoryStore::new(Unsealed), budget(100.0)).unwrap();
     let (_, mut visits) = fresh(100.0);
     let runs = [(sampled(), 10), (event(), 3), (sampled(), 40)];
     for (number, (event, times)) in (0..).zip(&runs) {
@@ -92,7 +93,7 @@ fn three_runs_are_charged_by_their_envelopes() {
 fn a_planned_run_has_a_fallback() {
     let own = DpEvent::Zcdp { rho: Rho::new(0.5).unwrap() };
     let cap = Epsilon::new(plan_of(&[(own.clone(), 4)])).unwrap();
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let mut ledger = by_runs(&store, budget(10.0)).unwrap().cap_fallback(Some(cap));
     ledger.plan_run(&run(0), &[(event(), 4)], Some(&[(own.clone(), 4)])).unwrap();
     for round in 0..4 {
@@ -113,7 +114,7 @@ fn a_planned_run_has_a_fallback() {
 /// are not refused afterwards.
 #[test]
 fn finding_what_is_compared_is_what_is_booked() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let mut ledger = by_runs(&store, budget(50.0)).unwrap();
     for number in 0..9 {
         ledger.plan_run(&run(number), &[(event(), 1)], Some(&[(sampled(), 1)])).unwrap();
@@ -132,7 +133,7 @@ fn finding_what_is_compared_is_what_is_booked() {
 /// What is frozen, or without protection and without consent, is not charged; with consent it is told.
 #[test]
 fn plans_are_refused_as_visits_are() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let mut ledger = by_runs(&store, budget(10.0)).unwrap();
     ledger.set_frozen(FreezeState::Frozen).unwrap();
     assert!(matches!(ledger.plan_run(&run(0), &[(event(), 1)], None), Err(LedgerError::Frozen)));
@@ -151,7 +152,7 @@ fn plans_are_refused_as_visits_are() {
 /// A visit that no plan has is a run of its own: charged, and never for nothing.
 #[test]
 fn a_visit_without_a_plan_is_charged_by_itself() {
-    let mut ledger = by_runs(&MemoryStore::new(), budget(plan_of(&[(event(), 3)]) * 1.01)).unwrap();
+    let mut ledger = by_runs(&MemoryStore::new(Unsealed), budget(plan_of(&[(event(), 3)]) * 1.01)).unwrap();
     for round in 0..3 {
         ledger.reserve(&release(0, round), &event(), header(round)).unwrap();
     }
@@ -179,7 +180,7 @@ fn an_older_ledger_keeps_its_rule() {
 fn rows_that_charge_too_little_are_damage_or_priced_again() {
     let planned = |envelope| PlannedEvents { events: vec![(event().to_bytes(), 2)], envelope };
     let with = |begin: fn(&MemoryStore) -> TestLedger, body: RowBody| {
-        let store = MemoryStore::new();
+        let store = MemoryStore::new(Unsealed);
         let mut ledger = begin(&store);
         // The row stands although this ledger, too, refuses to book it.
         let _ = ledger.append(body, None);

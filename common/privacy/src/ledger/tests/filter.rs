@@ -3,6 +3,7 @@
 use super::*;
 use dp_pvi_accounting::event::Rho;
 use dp_pvi_accounting::unit::NoiseMultiplier;
+use dp_pvi_unsealed::Unsealed;
 
 fn rho() -> DpEvent {
     DpEvent::Zcdp { rho: Rho::new(0.01).unwrap() }
@@ -51,7 +52,7 @@ fn finding_privacy_filter_the_order_is_fixed_by_the_first_charge() {
 #[test]
 fn finding_attack2_9_the_limit_of_a_run_is_a_filter() {
     let limited = Budget { per_run: Some(Epsilon::new(4.0).unwrap()), ..budget(100.0) };
-    let mut ledger = open(&MemoryStore::new(), limited).unwrap();
+    let mut ledger = open(&MemoryStore::new(Unsealed), limited).unwrap();
     for (round, event) in (0..).zip([rho(), laplace(), laplace()]) {
         ledger.reserve(&release(1, round), &event, header(round)).unwrap();
     }
@@ -84,7 +85,7 @@ fn gaussians_cost_what_they_always_did_until_something_else_comes() {
 fn ledgers_that_name_no_rule_are_priced_by_the_proved_one() {
     let (_, new) = fresh(4.0);
     assert_eq!((new.rule(), new.remark()), (FilterRule::FirstCharge, None));
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let row = Row { seq: 0, previous: Hash::default(), body: RowBody::Genesis(identity(), FilterRule::Unnamed) };
     let sealed = StoredRow::seal(&row, &key());
     // The very bytes of that version: kind 0, then the identity.
@@ -104,7 +105,7 @@ fn ledgers_that_name_no_rule_are_priced_by_the_proved_one() {
 /// The cap on the fallback is a budget of its own, with the first fallback as its first event.
 #[test]
 fn the_cap_on_the_fallback_is_a_filter_too() {
-    let mut ledger = open(&MemoryStore::new(), budget(100.0)).unwrap().cap_fallback(Some(Epsilon::new(4.0).unwrap()));
+    let mut ledger = open(&MemoryStore::new(Unsealed), budget(100.0)).unwrap().cap_fallback(Some(Epsilon::new(4.0).unwrap()));
     let aggregated = |ledger: &mut TestLedger, round: u32, fallback: &DpEvent| {
         ledger.reserve_aggregated(&release(round, round), &event(), fallback, header(round)).map(drop)
     };

@@ -3,13 +3,14 @@
 use super::*;
 use crate::danger::assume_public;
 use crate::records::Sensitive;
+use dp_pvi_unsealed::Unsealed;
 
 fn payload(value: i64) -> Payload {
     Payload::Lattice(LatticeVector { exponent: -20, values: vec![value, -value] })
 }
 
 fn with(pending: Pending) -> Attachment {
-    assume_signed(vec![1, 2, 3], payload(1), pending)
+    assume_signed(Unsealed, vec![1, 2, 3], payload(1), pending)
 }
 
 fn private(values: &[f64]) -> Pending {
@@ -17,7 +18,7 @@ fn private(values: &[f64]) -> Pending {
 }
 
 fn public(values: &[f64]) -> Pending {
-    Pending::Public(assume_released(values.to_vec()))
+    Pending::Public(assume_released(Unsealed, values.to_vec()))
 }
 
 fn commit(ledger: &mut TestLedger, id: &ReleaseId, pending: Pending) -> Result<(), LedgerError> {
@@ -26,7 +27,7 @@ fn commit(ledger: &mut TestLedger, id: &ReleaseId, pending: Pending) -> Result<(
 }
 
 fn open_private(state: SiteState) -> Vec<f64> {
-    assume_public(state.private(|| Sensitive::of(Vec::new())).unwrap()).into_inner()
+    assume_public(Unsealed, state.private(|| Sensitive::of(Vec::new())).unwrap()).into_inner()
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn kinds_and_public_lengths_never_mix_in_one_run() {
             ledger.reserve(&release(0, 1), &event(), header(1)).unwrap();
             let rows = store.len();
             for other in &others {
-                let other = assume_signed(vec![1], payload(1), copy(other));
+                let other = assume_signed(Unsealed, vec![1], payload(1), copy(other));
                 assert!(matches!(ledger.commit(&release(0, 1), &other), Err(LedgerError::OtherState(_))), "{first:?} {settled}");
             }
             assert_eq!(store.len(), rows, "a refusal writes nothing");
@@ -103,7 +104,7 @@ fn copy(pending: &Pending) -> Pending {
 #[test]
 fn hashes_in_rows_hide_private_numbers_and_bind_them() {
     let hashes = |seed: u8, pending: Pending| {
-        let store = MemoryStore::new();
+        let store = MemoryStore::new(Unsealed);
         let mut ledger = Ledger::open(store.clone(), SigningKey::from_bytes(&[seed; 32]), identity(), budget(100.0)).unwrap();
         let id = release(0, 0);
         ledger.reserve(&id, &event(), header(0)).unwrap();
@@ -205,7 +206,7 @@ fn a_runs_shard_salt_outlives_crashes_and_is_the_runs_own() {
             id.finish()
         }
     }
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let open = |store: &MemoryStore, seed: u8| {
         let identity = LedgerIdentity { relation: Relation::AddRemove, ..identity() };
         Ledger::open(store.clone(), SigningKey::from_bytes(&[seed; 32]), identity, budget(1000.0)).unwrap()
@@ -215,6 +216,7 @@ fn a_runs_shard_salt_outlives_crashes_and_is_the_runs_own() {
         let units = Units::new(Many);
         let shards = units.shards(NonZeroU32::new(8).unwrap(), permit.scope());
         assume_public(
+            Unsealed,
             shards
                 .map(&crate::Argument::nothing(), |(), t| (0..t.len()).map(|k| t.unit(k).units().collect::<Vec<_>>()).collect::<Vec<_>>()),
         )
@@ -224,13 +226,13 @@ fn a_runs_shard_salt_outlives_crashes_and_is_the_runs_own() {
     assert_eq!(first, shards(&mut open(&store, 1), 0, 0), "after a crash");
     assert_eq!(first, shards(&mut open(&store, 1), 0, 1), "in the next round");
     assert_ne!(first, shards(&mut open(&store, 1), 1, 0), "in another run");
-    assert_ne!(first, shards(&mut open(&MemoryStore::new(), 2), 0, 0), "at another site");
+    assert_ne!(first, shards(&mut open(&MemoryStore::new(Unsealed), 2), 0, 0), "at another site");
 }
 
 /// What a store sees of a private state: no word of it, under any key but the site's.
 #[test]
 fn finding_gate_3_a_store_sees_no_private_word() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let mut ledger = open(&store, budget(100.0)).unwrap();
     let words = [70.01, -3.5, 1e-300];
     let mut stored = Vec::new();
@@ -293,7 +295,7 @@ fn finding_gate_5_a_message_claims_what_the_ledger_charged() {
             let said = Hash::of("said", &[claim.release.to_string().as_bytes(), &claim.header.0, &payload.to_bytes()]);
             ed25519_dalek::Signer::sign(key, &said.0).to_bytes().to_vec()
         };
-        Attachment::new(claim, assume_released(payload(1)), Pending::None, &key(), write)
+        Attachment::new(claim, assume_released(Unsealed, payload(1)), Pending::None, &key(), write)
     };
     for lie in [
         Claim { release: release(0, 1), ..truth.clone() },

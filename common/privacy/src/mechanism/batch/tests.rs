@@ -13,6 +13,7 @@ use crate::noise::NoRandomness;
 use crate::shards::{PermitScope, ShardSalt};
 use crate::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_unsealed::Sealed;
 
 const D: usize = 4;
 
@@ -101,6 +102,8 @@ impl BatchTerms<Rows> for Model {
 }
 
 struct Seeded(u8);
+
+impl Sealed for Seeded {}
 
 impl NoiseSource for Seeded {
     type Stream = ChaCha20Rng;

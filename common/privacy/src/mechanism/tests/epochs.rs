@@ -4,6 +4,7 @@ use super::*;
 use crate::ledger::memory::MemoryStore;
 use crate::ledger::{Budget, Ledger, LedgerIdentity};
 use dp_pvi_accounting::{Epsilon, Neighbours, Phase, Plan, Sampling};
+use dp_pvi_unsealed::Unsealed;
 
 const UNITS: u32 = 48;
 const BATCHES: u32 = 6;
@@ -106,7 +107,7 @@ fn the_draw_of_an_epoch_does_not_depend_on_the_order_of_its_steps() {
 /// commit there is none.
 #[test]
 fn an_epoch_that_was_lost_is_drawn_anew_and_charged_once() {
-    let store = MemoryStore::new();
+    let store = MemoryStore::new(Unsealed);
     let open = || {
         let identity = LedgerIdentity { data: "here".into(), unit: PrivacyUnit::Record, relation: Relation::AddRemove };
         let delta = Delta::new(1e-5).unwrap();

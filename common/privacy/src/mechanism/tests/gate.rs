@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use super::*;
 use crate::danger::assume_public;
 use crate::records::Sensitive;
+use dp_pvi_unsealed::Unsealed;
 
 fn secret() -> Units<Rows> {
     Units::new(Rows(vec![vec![(0, 0.5)], vec![(0, 0.25)]]))
@@ -59,7 +60,7 @@ fn finding_gate_a_release_with_a_state_that_panicked_is_noise() {
         |(), sum| Ok(sum.each(|row, _, state, term| term.add(0, row[0].1 - state)));
     let (released, kept) = mechanism.release_sum_keeping(&units, &panics(), &nothing, terms, permit(&mechanism), &Seeded(5)).unwrap();
     assert_eq!(released.into_inner().values, release(&mechanism, &[], 5));
-    assert_eq!(assume_public(kept).into_inner().to_dense(), [0.0, 0.0]);
+    assert_eq!(assume_public(Unsealed, kept).into_inner().to_dense(), [0.0, 0.0]);
     let refuses: fn(&(), Summation<'_, Rows, f64>) -> Result<Summed, ReleaseError> = |(), _| Err(ReleaseError::Overflow);
     for state in [panics(), Sensitive::of(0.0)] {
         let told = mechanism.release_sum_with(&units, &state, &nothing, refuses, permit(&mechanism), &Seeded(5));

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::danger::assume_public;
 use crate::records::Sensitive;
+use dp_pvi_unsealed::Unsealed;
 
 fn rows() -> impl Strategy<Value = Vec<Vec<(u32, f64)>>> {
     let value = prop_oneof![4 => -3.0..3.0f64, 1 => Just(f64::NAN), 1 => Just(1e200), 1 => Just(0.0)];
@@ -36,7 +37,7 @@ proptest! {
         let (released, kept) =
             mechanism.release_sum_keeping(&units, &Sensitive::of(()), &nothing, visiting, permit(&mechanism), &Seeded(seed)).unwrap();
         let visited = VISITED.take();
-        let kept = assume_public(kept).into_inner();
+        let kept = assume_public(Unsealed, kept).into_inner();
         // Without a kept term: the same release.
         prop_assert_eq!(&release(&mechanism, &rows, seed), &released.get().values);
         let step = 2f64.powi(mechanism.exponent());
@@ -90,7 +91,7 @@ fn a_shared_sum_keeps_the_same_terms_and_no_noise() {
         let units = Units::new(Rows(rows.clone()));
         let (message, kept) =
             mechanism.release_keeping(&units, &Sensitive::of(()), &Argument::nothing(), entries, permit, &Seeded(seed)).unwrap();
-        (message, assume_public(kept).into_inner().to_dense())
+        (message, assume_public(Unsealed, kept).into_inner().to_dense())
     };
     let shared = SumMechanism::Shared(shared);
     let local = SumMechanism::Local(sum(3, 1.0, 2.0, None));

@@ -24,7 +24,7 @@ fn other_run(task: &ResolvedTask, run: u32, site: &mut Site) -> Desk {
 fn finding_attack_no_signed_message_of_one_run_passes_in_another() {
     let task = synchronous(3, 2);
     let (mut desk, _, mut site_, start) = asked(&task);
-    let mut second = site("a", &MemoryStore::new());
+    let mut second = site("a", &MemoryStore::new(Unsealed));
     let mut other = other_run(&task, 2, &mut second);
     // λ, visit, round and everything but the run's number are the same.
     assert_ne!(start.header.hash(), other.round("a").unwrap().header.hash());

@@ -23,6 +23,7 @@ use dp_pvi_secagg::signed::PublicKey;
 use dp_pvi_secagg::summer::Summer;
 use dp_pvi_secagg::summer::memory::{MemoryStore, MemoryVault};
 use dp_pvi_secagg::transcript::{Head, SignedEntry};
+use dp_pvi_unsealed::{Sealed, Unsealed};
 use ed25519_dalek::SigningKey;
 
 pub const UNITS: u64 = 2;
@@ -61,6 +62,8 @@ pub fn request(members: u32, dropouts: u32, dimension: u32) -> PlanRequest {
 
 /// Noise that can be drawn again, to know what was masked.
 pub struct SeededNoise(pub u8);
+
+impl Sealed for SeededNoise {}
 
 impl NoiseSource for SeededNoise {
     type Stream = ChaCha20Rng;
@@ -111,7 +114,7 @@ impl UnitTable for Shard {
 pub fn permit(mechanism: &ShareSum, client: &ClientId, round: u32) -> StepPermit {
     let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
     let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
-    let mut ledger = Ledger::open(LedgerStore::new(), key(0), identity, budget).unwrap();
+    let mut ledger = Ledger::open(LedgerStore::new(Unsealed), key(0), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 1 }, client: client.clone(), round };
     ledger
         .reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), Hash::default())
