@@ -21,7 +21,7 @@ faults       | 900  | common/protocol common/simulator common/privacy/src/ledger
 rollbacks    | 600  | client/src common/privacy/src/ledger
 secagg       | 900  | common/secagg
 fuzz         | 3600 |
-engine       | 4800 | common/engine common/privacy/src/parts.rs common/inference/src/methods/parts.rs common/inference/src/methods/asked.rs common/data/src/blocks.rs client/src/engine
+engine       | 3000 | common/engine common/privacy/src/parts.rs common/inference/src/methods/parts.rs common/inference/src/methods/asked.rs common/data/src/blocks.rs client/src/engine
 '
 
 # With the features and the profile of all other tests, so that nothing is built twice.
