@@ -22,7 +22,7 @@ use crate::commands::{budget, check, contrast, data, ledger, personalise, plan, 
 use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
-use crate::output::{Format, Output, name_of};
+use crate::output::{self, Format, Output, name_of};
 use crate::snapshot::Changed;
 use crate::telemetry::{self, LogFormat};
 use crate::{approvals, keys, run};
@@ -315,7 +315,13 @@ pub fn main_with<S: ChargeStore + 'static>(
     let log_format = cli.global.log_format;
     telemetry::init(log_format, verbosity);
     let format = cli.global.format;
-    match execute(cli, decorate, noise) {
+    let done = execute(cli, decorate, noise).and_then(|()| match output::lost() {
+        None => Ok(()),
+        Some(why) => Err(ClientError::Unavailable(
+            format!("results could not be written to standard output ({why}): make room there and ask again").into(),
+        )),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if format == Format::Json {
@@ -408,7 +414,9 @@ fn execute<S: ChargeStore + 'static>(
             Ok(())
         }
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "dp-pvi-client", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "dp-pvi-client", &mut script);
+            output::write_bytes(&script);
             Ok(())
         }
     }

@@ -36,18 +36,48 @@ pub fn open<S: ChargeStore>(
     Ok(ledger.kept_in(SecondPlace::at(&private.ledger_head))?.cap_fallback(private.max_fallback))
 }
 
-/// Reads and verifies the ledger, also beside its writer. One that is behind its second place is refused: what it says was spent is
-/// less than what was.
+/// Reads and verifies the ledger, also beside its writer. One that is behind its second place is refused, and so is one that is not there: what it
+/// says was spent would be less than what was.
 ///
 /// # Errors
-/// The ledger, its second place, or files that others can change.
+/// No ledger, the ledger, its second place, or files that others can change.
 pub fn look(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
+    match look_ahead(private, key)? {
+        (ledger, OnDisk::Yes) => Ok(ledger),
+        (_, OnDisk::NotYet) => Err(ClientError::Unavailable(
+            format!(
+                "there is no ledger at {}: if this data set has one, put it back (volume, path, `dp-pvi-client ledger restore FILE`); if it never had \
+                 one, `dp-pvi-client ledger create` makes it",
+                private.ledger.display()
+            )
+            .into(),
+        )),
+    }
+}
+
+/// The same for questions that may come before there is a ledger: where neither it nor a head of it is there, the one that it will begin with.
+///
+/// # Errors
+/// As [`look`]; a ledger that is not there, and of which the second place knows a row.
+pub fn look_ahead(private: &PrivateData, key: SigningKey) -> Result<(LedgerView, OnDisk)> {
     check_files(private)?;
     // Before the ledger: a client that runs moves both on, the ledger first, so what is read later is never behind.
     let mut place = SecondPlace::at(&private.ledger_head);
     let kept = place.head(&key)?;
     let store = ViewStore::open(&private.ledger)?;
     let on_disk = store.on_disk();
+    // Of a ledger that was begun and never charged nothing is lost.
+    if let (OnDisk::NotYet, Some(kept)) = (on_disk, kept.filter(|kept| kept.seq > 0)) {
+        return Err(ClientError::LedgerCorrupt(
+            format!(
+                "there is no ledger at {}, and {} knows its row {}: put the latest one back (volume, path, `dp-pvi-client ledger restore FILE`)",
+                private.ledger.display(),
+                private.ledger_head.display(),
+                kept.seq
+            )
+            .into(),
+        ));
+    }
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
     if on_disk == OnDisk::Yes
         && let Some(kept) = kept
@@ -57,7 +87,7 @@ pub fn look(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
         ledger.check_kept(&mut place)?;
         return Err(refused.into());
     }
-    Ok(ledger.cap_fallback(private.max_fallback))
+    Ok((ledger.cap_fallback(private.max_fallback), on_disk))
 }
 
 /// Why the second place is none, if it is none.

@@ -1,6 +1,7 @@
 //! stdout is data: text for people, or one JSON object a line.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 use dp_pvi_accounting::unit::rounded_up;
 use dp_pvi_protocol::text::{visible, visible_json};
@@ -61,10 +62,25 @@ impl Output {
 }
 
 fn write_line(line: &str) {
-    // A reader that closed its end (`| head`) has seen enough; there is nobody to tell.
-    progress::aside(|| {
-        let _ = writeln!(std::io::stdout().lock(), "{line}");
-    });
+    progress::aside(|| write_bytes(format!("{line}\n").as_bytes()));
+}
+
+/// Writes to stdout. What could not be written is told when the program ends ([`lost`]): a run goes on meanwhile.
+pub(crate) fn write_bytes(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(bytes).and_then(|()| out.flush())
+        // A reader that closed its end (`| head`) has seen enough; there is nobody to tell.
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        LOST.get_or_init(|| error.to_string());
+    }
+}
+
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Why something could not be written to stdout, if that happened.
+pub(crate) fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
 }
 
 /// ε for people: rounded up in the last place shown.

@@ -11,10 +11,10 @@ use dp_pvi_protocol::text::visible;
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
-use super::view::{LedgerView, OnDisk};
-use super::{plan, view};
+use super::plan;
 use crate::config::Config;
 use crate::error::{ClientError, Result};
+use crate::ledger::{self, LedgerView};
 use crate::output::{Output, name_of};
 use crate::rehearsal::{Expected, Where, rehearse};
 use crate::snapshot::{LocalSchema, in_memory_for, look_at};
@@ -68,12 +68,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     readable_by_all(&config).iter().for_each(|warning| report.warn("data", warning));
     let ledger = match (config.private(), identity) {
         (Ok(private), Some(key)) => {
-            let opened = view::open(private, key).and_then(|ledger| match view::on_disk(private)? {
-                OnDisk::Yes => ledger.spent().map(|spent| (ledger, spent)).map_err(ClientError::from),
-                OnDisk::NotYet => Err(ClientError::Unavailable(
-                    format!("no ledger at {}: `dp-pvi-client ledger create`", private.ledger.display()).into(),
-                )),
-            });
+            let opened = ledger::look(private, key).and_then(|ledger| Ok((ledger.spent()?, ledger))).map(|(spent, ledger)| (ledger, spent));
             let words = |(ledger, spent): &(LedgerView, PrivacyLoss)| {
                 format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
             };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dp_pvi_accounting::DpEvent;
 use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
-use dp_pvi_privacy::ledger::{FreezeState, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
+use dp_pvi_privacy::ledger::{Closed, FreezeState, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
@@ -104,8 +104,7 @@ pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
 }
 
 /// Puts a backup to where the ledger was. The backup must be the latest state that anybody here knows of; `lost` is the operator's word that
-/// so many rows are gone for good. What the backup has reserved and not committed is closed: the ledger may have gone on from there, and have
-/// sent what it computed.
+/// so many rows are gone for good. What the backup has open is closed: the ledger may have gone on from there, and have sent what it computed.
 ///
 /// # Errors
 /// A ledger that is there; a backup that is damaged, of another data set, or behind the second place; the disk.
@@ -137,34 +136,44 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, output: Output) 
         (Err(refused), _) => return Err(refused.into()),
     };
     drop(backup);
-    let mut closed = 0;
+    let mut closed = None;
     // Before the copy has the ledger's name: no process ever opens it with a reservation that may have been used.
     file::restore(from, &private.ledger, |store| {
         let mut copy = Ledger::open(store, key.clone(), private.identity.clone(), private.budget)?;
         if missing > 0 {
             copy.set_frozen(FreezeState::Frozen)?;
         }
-        closed = copy.close_reserved()?;
+        closed = Some(copy.close_open()?);
         Ok::<_, LedgerError>(())
     })?;
     let opened = Ledger::open(SqliteLedger::open(&private.ledger)?, key, private.identity.clone(), private.budget)?;
     let ledger = if missing > 0 { opened.accept_loss(place)? } else { opened.kept_in(place)? };
     let head = ledger.head();
+    let Closed { reservations, plans } = closed.unwrap_or(Closed { reservations: 0, plans: 0 });
     output.object(
-        || json!({"ledger": private.ledger, "rows": ledger.rows().len(), "head": head_json(head), "lost": missing, "closed": closed, "known": known.map(head_json)}),
+        || {
+            json!({"ledger": private.ledger, "rows": ledger.rows().len(), "head": head_json(head), "lost": missing, "closed": reservations,
+                "closed_plans": plans, "known": known.map(head_json)})
+        },
         || {
             let mut text = format!("{} rows at {}\nhead  {} {}", ledger.rows().len(), private.ledger.display(), head.seq, head.hash);
-            if closed > 0 {
+            if plans > 0 {
                 text.push_str(&format!(
-                    "\n{closed} visits were charged in this copy and had sent nothing yet: they stay charged and are not computed again, because the \
+                    "\n{plans} runs were paid whole in this copy and not over: they stay paid, and visits of theirs in lost rows are paid by that; a \
+                     visit that is computed from now on is a new charge"
+                ));
+            }
+            if reservations > 0 {
+                text.push_str(&format!(
+                    "\n{reservations} visits were charged in this copy and had sent nothing yet: they stay charged and are not computed again, because the \
                      ledger may have gone on and sent them"
                 ));
             }
             if missing > 0 {
                 text.push_str(&format!(
-                    "\n{missing} rows are lost, and what they spent is not in this ledger. It is frozen: nothing can be charged. Add up what the \
-                     reports of the runs since then say for this site, lower [budget] epsilon by it, then `dp-pvi-client budget freeze --off`. A \
-                     server that saw a later row goes on refusing this ledger."
+                    "\n{missing} rows are lost, and a run that began in them is not in this ledger. It is frozen: nothing can be charged. Add up what the \
+                     reports of the runs that began since then say for this site, lower [budget] epsilon by it, then `dp-pvi-client budget freeze \
+                     --off`. A server that saw a later row goes on refusing this ledger."
                 ));
             } else if known.is_none() {
                 text.push_str(&format!(
@@ -465,6 +474,7 @@ fn row_text(row: &Row) -> String {
         RowBody::Frozen(FreezeState::Frozen) => "frozen".to_owned(),
         RowBody::Frozen(FreezeState::Open) => "opened".to_owned(),
         RowBody::Units(words) => format!("a unit is {words}"),
+        RowBody::Restored => "put back from a copy: plans before it have no visit left".to_owned(),
     }
 }
 
@@ -518,6 +528,7 @@ fn row_json(row: &Row, hash: Hash) -> Value {
         }
         RowBody::Frozen(state) => ("frozen", None, json!({"state": format!("{state:?}").to_lowercase()})),
         RowBody::Units(words) => ("units", None, json!({"unit": words})),
+        RowBody::Restored => ("restored", None, json!({})),
     };
     let mut value = json!({"seq": row.seq, "hash": hash.to_string(), "previous": row.previous.to_string(), "kind": kind});
     if let (Some(object), Value::Object(more)) = (value.as_object_mut(), more) {

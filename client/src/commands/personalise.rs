@@ -13,9 +13,9 @@ use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_reading::personal::Released;
 use serde_json::json;
 
-use crate::commands::view::{self, LedgerView};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
+use crate::ledger::{self, LedgerView};
 use crate::output::{Output, name_of};
 use crate::personal::{Of, PRIVATE, PersonalDocument};
 use crate::snapshot::{Changed, Snapshot};
@@ -57,7 +57,7 @@ pub fn personalise(
     let snapshot = Snapshot::load(&local, &identity)?;
     snapshot.schema().is_of(&task).map_err(|e| ClientError::Data(e.into()))?;
     snapshot.check_is_of(&run, changed)?;
-    let mut ledger = view::open(private, identity)?;
+    let mut ledger = ledger::look(private, identity)?;
     let released = released(config, &task, &run, &mut ledger)?;
     let plain = document.plain.as_ref().map_or(&document.natural_parameters, |plain| &plain.natural_parameters);
     let eyes = OwnEyes::instead_of_releases().map_err(|e| ClientError::Failed(Problem::of(e)))?;

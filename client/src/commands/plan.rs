@@ -7,6 +7,7 @@ use dp_pvi_accounting::{FilterRule, PrivacyLoss, epsilon_upper};
 use dp_pvi_forecast::{Counted, Prospect, counted, sizes};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
+use dp_pvi_privacy::ledger::file::OnDisk;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
@@ -14,9 +15,10 @@ use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::transport::Transport;
 use serde_json::{Value, json};
 
-use super::view::{self, LedgerView, OnDisk};
+use super::view;
 use crate::config::{Aggregation, Config, PrivateData};
 use crate::error::{ClientError, Result};
+use crate::ledger::{LedgerView, look_ahead};
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::run::{self, Approval};
 use crate::snapshot::LocalSchema;
@@ -35,7 +37,7 @@ const MOST_RUNS: u64 = 1000;
 pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64], Option<u32>), output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
-    let ledger = view::open(private, key)?;
+    let (ledger, on_disk) = look_ahead(private, key)?;
     let task = match file {
         Some(file) => read_task(file)?,
         None => ask_server(config, private, &ledger).await?,
@@ -50,7 +52,10 @@ pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64],
     let units = sizes(&task, if units.is_empty() { &own } else { units }, sites)
         .map_err(|e| ClientError::Config { field: "--units".into(), message: Problem::of(e) })?;
     let forecast = Prospect::of(&task, &units);
-    let plan = Plan::new(config, private, &ledger, (task, forecast), assumed)?;
+    let mut plan = Plan::new(config, private, &ledger, (task, forecast), assumed)?;
+    if on_disk == OnDisk::NotYet {
+        plan.objections.push("the data set has no ledger yet: dp-pvi-client ledger create".into());
+    }
     output.object(|| plan.json(), || plan.text());
     Ok(())
 }
@@ -417,9 +422,6 @@ fn objections(
     }
     if let Err(other) = LocalSchema::read(&config.data.schema)?.is_of(task) {
         object(other);
-    }
-    if view::on_disk(private)? == OnDisk::NotYet {
-        object("the data set has no ledger yet: dp-pvi-client ledger create".into());
     }
     if view::freeze_state(ledger.rows()) == FreezeState::Frozen {
         object("the data set is frozen (`budget freeze --off` opens it)".into());

@@ -1,21 +1,11 @@
 //! The ledger as a reader sees it, beside the writer.
 
 use dp_pvi_accounting::DpEvent;
-pub(crate) use dp_pvi_privacy::ledger::file::OnDisk;
-use dp_pvi_privacy::ledger::file::ViewStore;
 use dp_pvi_privacy::ledger::{FreezeState, Row, RowBody};
 use dp_pvi_privacy::{Hash, ReleaseId, RunId};
 use dp_pvi_proto::problem::Problem;
 
-use crate::config::PrivateData;
 use crate::error::{ClientError, Result};
-
-pub(crate) use crate::ledger::{LedgerView, look as open};
-
-/// Whether the data set has a ledger on disk.
-pub(crate) fn on_disk(private: &PrivateData) -> Result<OnDisk> {
-    Ok(ViewStore::open(&private.ledger)?.on_disk())
-}
 
 /// Releases that were charged, with their events, oldest first.
 pub(crate) fn charges(rows: &[(Row, Hash)]) -> Result<Vec<(&ReleaseId, DpEvent)>> {

@@ -124,6 +124,12 @@ pub enum StatementError {
         /// Of the charges.
         booked: f64,
     },
+    /// The run was charged again after the ledger had been put back from a copy.
+    #[error(
+        "the ledger was restored in the middle of the run and charged what came after it anew: for this site the run's epsilon is what its ledger \
+         says (`dp-pvi-client budget show`), and not the statement's"
+    )]
+    Restored,
     /// A charge of another version.
     #[error(transparent)]
     Unreadable(#[from] UnknownEvent),

@@ -14,6 +14,7 @@
 //!   [`FilterRule::FirstCharge`] every RESERVED row is a charge of its own.
 //! * RESERVED is durable before anything runs, and is never refunded: a crash after it discards all noise and trains again
 //!   under the same reservation, because nothing had left the process; a RETRIED row says so, and there are few ([`reserve`]).
+//! * RESTORED closes all plans of a copy that was put back ([`Ledger::close_open`]).
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
 //! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
 //! * The highest row is kept in a second place too ([`file::SecondPlace`]): row first, then the place, then the permit. A ledger that is
@@ -47,6 +48,7 @@ pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, PlannedEvents, Ro
 pub use stage::ReleaseState;
 pub use state::{OtherState, Pending, SiteState, StateKind};
 pub use store::{ChargeStore, Extra, LedgerStore, RowSigner, StoreError};
+pub use upkeep::Closed;
 
 use std::collections::BTreeSet;
 

@@ -114,6 +114,8 @@ pub enum RowBody {
         /// The words.
         String,
     ),
+    /// This file was put back from a copy: no plan that stands before it has visits left.
+    Restored,
 }
 
 /// All events of a run, and what they were charged as.
@@ -140,6 +142,7 @@ enum Written {
     Retried { release: ReleaseId },
     Units(String),
     Planned { run: RunId, delta: Delta, joint: PlannedEvents, fallback: Option<PlannedEvents> },
+    Restored,
 }
 
 impl From<RowBody> for Written {
@@ -159,6 +162,7 @@ impl From<RowBody> for Written {
             RowBody::Frozen(state) => Self::Frozen(state),
             RowBody::Units(words) => Self::Units(words),
             RowBody::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
+            RowBody::Restored => Self::Restored,
         }
     }
 }
@@ -180,6 +184,7 @@ impl From<Written> for RowBody {
             Written::Frozen(state) => Self::Frozen(state),
             Written::Units(words) => Self::Units(words),
             Written::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
+            Written::Restored => Self::Restored,
         }
     }
 }

@@ -210,6 +210,11 @@ impl Totals {
         open.into_iter().map(|(_, id, state)| (id, state)).collect()
     }
 
+    /// Runs that were charged as a whole and have visits left.
+    pub(crate) fn open_plans(&self) -> u64 {
+        self.left.values().filter(|left| !left.is_done()).count() as u64
+    }
+
     /// Releases that are charged and not committed, in all runs.
     pub(crate) fn reserved(&self) -> Vec<ReleaseId> {
         self.releases.iter().filter(|(_, r)| r.state == ReleaseState::Reserved).map(|(id, _)| id.clone()).collect()
@@ -260,6 +265,13 @@ impl Totals {
             }
             RowBody::Units(words) => {
                 self.units = Some(words.clone());
+                Ok(())
+            }
+            RowBody::Restored => {
+                if !self.reserved().is_empty() {
+                    return Err(corrupt("a ledger that was restored with open reservations"));
+                }
+                self.left.retain(|_, left| left.is_done());
                 Ok(())
             }
         }
@@ -373,6 +385,13 @@ struct Left {
     joint: BTreeMap<Vec<u8>, u64>,
     /// Of aggregated runs.
     fallback: Option<BTreeMap<Vec<u8>, u64>>,
+}
+
+impl Left {
+    /// Whether every visit was reserved.
+    fn is_done(&self) -> bool {
+        self.joint.values().all(|times| *times == 0)
+    }
 }
 
 /// Events that are charged together.

@@ -1,6 +1,7 @@
-//! What a ledger writes down beside its releases: what one unit is, and which reservations of a copy are closed.
+//! What a ledger writes down beside its releases: what one unit is, and what of a copy is closed.
 
 use super::{Ledger, LedgerError, LedgerStore, RowBody, RowSigner};
+use crate::release::RunId;
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// What one privacy unit is, in words, if that was written down.
@@ -48,16 +49,42 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.append(RowBody::Units(now.to_owned()), None)
     }
 
-    /// Closes every reservation from which nothing was committed: it stays charged and is never minted again. For a copy that was put back: the
-    /// original may have gone on from there and sent what it computed. Returns how many there were.
+    /// Closes what the ledger has open, for a copy that was put back: the original may have gone on from there, and have sent what it computed. Every
+    /// reservation from which nothing was committed stays charged and is never minted again. Every plan keeps its price and has no visit left: what is released
+    /// of its run after this is charged anew.
+    ///
+    /// # Privacy
+    /// With the original, no visit of a plan is released twice under one charge: `dp_pvi_accounting::proofs::envelopes`, "Copies".
     ///
     /// # Errors
     /// Store.
-    pub fn close_reserved(&mut self) -> Result<u64, LedgerError> {
-        let open = self.totals.reserved();
-        for release in &open {
+    pub fn close_open(&mut self) -> Result<Closed, LedgerError> {
+        let (reservations, plans) = (self.totals.reserved(), self.totals.open_plans());
+        for release in &reservations {
             self.settle(release, false, 0.0)?;
         }
-        Ok(open.len() as u64)
+        self.append(RowBody::Restored, None)?;
+        Ok(Closed { reservations: reservations.len() as u64, plans })
     }
+
+    /// Whether a run went on, under a charge of its own, after the ledger had been put back from a copy.
+    #[must_use]
+    pub fn went_on_after_restore(&self, run: &RunId) -> bool {
+        let of_run = |body: &RowBody| match body {
+            RowBody::Planned { run: planned, .. } => planned == run,
+            RowBody::Reserved { release, .. } => release.run == *run,
+            _ => false,
+        };
+        let mut bodies = self.rows().iter().map(|(row, _)| &row.body).skip_while(|body| !of_run(body));
+        bodies.by_ref().any(|body| *body == RowBody::Restored) && bodies.any(of_run)
+    }
+}
+
+/// What [`Ledger::close_open`] closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    /// Visits that were charged and had sent nothing.
+    pub reservations: u64,
+    /// Runs that were charged as a whole and had visits left.
+    pub plans: u64,
 }

@@ -223,6 +223,9 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     pub fn check_books(&self) -> Result<Option<PrivacyLoss>, StatementError> {
         let State::Joined(joined) = &self.state else { return Ok(None) };
         let Joined { task, chain, .. } = joined.as_ref();
+        if self.ledger.went_on_after_restore(&chain.run) {
+            return Err(StatementError::Restored);
+        }
         let booked = Booked::of_run(self.ledger.rows(), &chain.run)?;
         let stated = statement(task, &self.identity.client, u32::try_from(booked.len()).unwrap_or(u32::MAX))?;
         let mut prices = Prices::new(task.privacy.relation);

@@ -68,6 +68,35 @@ fn a_run_is_charged_once_and_whole() {
     assert!(spent(&ledger) == whole && ledger.would_cost(&[(event(), 1)]).unwrap().epsilon.get() > epsilon);
 }
 
+/// A copy that is put back pays for no visit a second time: what the original released after the copy was made is paid by the plan, so a visit that is released
+/// from the copy is charged anew.
+#[test]
+fn a_plan_of_a_ledger_that_was_put_back_has_no_visit_left() {
+    let store = MemoryStore::new(Unsealed);
+    let events = [(sampled(), 3)];
+    let mut original = by_runs(&store, budget(100.0)).unwrap();
+    original.plan_run(&run(0), &events, None).unwrap();
+    original.reserve(&release(0, 0), &sampled(), header(0)).unwrap();
+    let (copy, plan) = (store.copy(), spent(&original));
+    original.commit(&release(0, 0), &attachment(0)).unwrap();
+    original.reserve(&release(0, 1), &sampled(), header(1)).unwrap();
+
+    let mut back = by_runs(&copy, budget(100.0)).unwrap();
+    assert_eq!(back.close_open().unwrap(), Closed { reservations: 1, plans: 1 });
+    drop(back);
+    let mut back = by_runs(&copy, budget(100.0)).unwrap();
+    assert!(spent(&back) == plan && back.awaits_plan(&run(0)) && !back.went_on_after_restore(&run(0)));
+    assert!(matches!(back.reserve(&release(0, 0), &sampled(), header(0)), Err(LedgerError::Conflict(_))));
+    back.reserve(&release(0, 1), &sampled(), header(1)).unwrap();
+    assert!(spent(&back) > plan && back.went_on_after_restore(&run(0)));
+    let twice = plan_of(&[(sampled(), 4)]);
+    assert!(spent(&back) >= twice * (1.0 - 1e-9), "{} {twice}", spent(&back));
+    // A run that was over costs nothing more, and another one is a run like any other.
+    back.plan_run(&run(1), &events, None).unwrap();
+    assert!(!back.went_on_after_restore(&run(1)));
+    assert_eq!(back.close_open().unwrap().plans, 1);
+}
+
 /// Three runs, each chosen after the one before: at most 5 % above the plan of all, and below what visits one by one read.
 #[test]
 fn three_runs_are_charged_by_their_envelopes() {
