@@ -1,4 +1,15 @@
 //! A horizontal or vertical axis: where a value stands, and which round numbers are written beside it.
+//!
+//! Values are what a run released, and may be any number. An axis ends at bounds of its own, and nothing here counts up to a value.
+
+use std::f64::consts::LN_10;
+
+/// An axis goes no further from 0: differences of what is on it are finite.
+const FARTHEST: f64 = 1e300;
+/// The same for logarithms of ratios: a factor of 10^100.
+const FARTHEST_RATIO: f64 = 100.0 * LN_10;
+/// Values that differ by less than this share of their size are drawn as one.
+const NARROWEST: f64 = 1e-12;
 
 /// What is written at a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +20,15 @@ pub(crate) enum Labels {
     Exp,
 }
 
+impl Labels {
+    fn farthest(self) -> f64 {
+        match self {
+            Self::Plain => FARTHEST,
+            Self::Exp => FARTHEST_RATIO,
+        }
+    }
+}
+
 /// An axis from one value to another.
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
@@ -16,32 +36,54 @@ pub(crate) struct Axis {
     high: f64,
     labels: Labels,
     most: u32,
+    /// Whether values lie beyond the ends.
+    cut: bool,
 }
 
 impl Axis {
-    /// An axis that holds all finite values, with some room at both ends and about `most` ticks; none without values.
+    /// An axis that holds all finite values up to a bound, with some room at both ends and about `most` ticks; none without values.
     pub(crate) fn around(values: impl IntoIterator<Item = f64>, labels: Labels, most: u32) -> Option<Self> {
-        let (low, high) = range(values)?;
-        let space = if high > low { 0.04 * (high - low) } else { low.abs().max(1.0) * 0.1 };
-        Some(Self { low: low - space, high: high + space, labels, most })
+        let farthest = labels.farthest();
+        let mut cut = false;
+        let (lowest, highest) = range(values.into_iter().inspect(|value| cut |= value.abs() > farthest))?;
+        let (low, high) = (lowest.clamp(-farthest, farthest), highest.clamp(-farthest, farthest));
+        let size = low.abs().max(high.abs());
+        let space = if high - low > NARROWEST * size { 0.04 * (high - low) } else { 0.1 * size.max(1.0) };
+        Some(Self { low: low - space, high: high + space, labels, most, cut })
     }
 
-    /// An axis of exactly this range.
+    /// An axis of exactly this range, up to a bound.
     pub(crate) fn exact(low: f64, high: f64, most: u32) -> Self {
-        Self { low, high: if high > low { high } else { low + 1.0 }, labels: Labels::Plain, most }
+        let cut = low.abs().max(high.abs()) > FARTHEST;
+        let (low, high) = (low.clamp(-FARTHEST, FARTHEST), high.clamp(-FARTHEST, FARTHEST));
+        let high = if high - low > NARROWEST * low.abs().max(high.abs()) { high } else { low + (NARROWEST * low.abs()).max(1.0) };
+        Self { low, high, labels: Labels::Plain, most, cut }
+    }
+
+    /// What a picture says where values lie beyond the ends.
+    pub(crate) fn remark(&self) -> &'static str {
+        if self.cut { " Some values lie beyond the axis, and stand at its edge." } else { "" }
     }
 
     /// The position of a value in percent of the axis; 0 to 100 inside.
     pub(crate) fn percent(&self, value: f64) -> f64 {
-        100.0 * (value - self.low) / (self.high - self.low)
+        100.0 * ((value - self.low) / (self.high - self.low))
+    }
+
+    /// The same, and at the edge for what lies beyond it.
+    pub(crate) fn inside(&self, value: f64) -> f64 {
+        let at = self.percent(value);
+        if at.is_nan() { 0.0 } else { at.clamp(0.0, 100.0) }
     }
 
     /// Round numbers inside: value, and the number to write.
     pub(crate) fn ticks(&self) -> Vec<(f64, f64)> {
-        match self.labels {
+        let mut ticks: Vec<(f64, f64)> = match self.labels {
             Labels::Plain => ticks(self.low, self.high, self.most).into_iter().map(|tick| (tick, tick)).collect(),
             Labels::Exp => ratios(self.low, self.high, self.most).into_iter().map(|ratio| (ratio.ln(), ratio)).collect(),
-        }
+        };
+        ticks.retain(|(at, _)| (-1e-6..=100.0 + 1e-6).contains(&self.percent(*at)));
+        ticks
     }
 }
 
@@ -61,16 +103,21 @@ fn ticks(low: f64, high: f64, most: u32) -> Vec<f64> {
     }
     let power = 10f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= raw).unwrap_or(10.0 * power);
+    if !(step.is_finite() && step > 0.0) {
+        return vec![low];
+    }
     let first = (low / step).ceil();
     (0..=most).map(|i| (first + f64::from(i)) * step).map(|t| if t.abs() < step * 1e-9 { 0.0 } else { t }).filter(|t| *t <= high).collect()
 }
 
 /// Round ratios between exp(low) and exp(high): of the lists of digits the fullest that stays below `most`; where even 1, 2, 5 is too little, equal
-/// steps. Numbers whose labels would touch are left out.
+/// steps. Numbers whose labels would touch are left out. What lies further than an axis goes has none.
 fn ratios(low: f64, high: f64, most: u32) -> Vec<f64> {
+    // An axis has some room at both ends.
+    let decade = |log: f64| log.clamp(-1.25 * FARTHEST_RATIO, 1.25 * FARTHEST_RATIO) / LN_10;
     let within = |digits: &[f64]| -> Vec<f64> {
-        #[allow(clippy::cast_possible_truncation, reason = "a decade of numbers that can be read")]
-        let decades = ((low / std::f64::consts::LN_10).floor() as i32)..=((high / std::f64::consts::LN_10).ceil() as i32);
+        #[allow(clippy::cast_possible_truncation, reason = "between -125 and 125")]
+        let decades = (decade(low).floor() as i32)..=(decade(high).ceil() as i32);
         let all = decades.flat_map(|decade| digits.iter().map(move |digit| digit * 10f64.powi(decade)));
         all.filter(|ratio| (low..=high).contains(&ratio.ln())).collect()
     };
@@ -109,7 +156,7 @@ mod tests {
     #[test]
     fn a_logarithmic_axis_has_round_ratios_and_never_too_many() {
         let labels = |low: f64, high: f64| -> Vec<f64> {
-            Axis { low: low.ln(), high: high.ln(), labels: Labels::Exp, most: 7 }.ticks().into_iter().map(|t| t.1).collect()
+            Axis { low: low.ln(), high: high.ln(), labels: Labels::Exp, most: 7, cut: false }.ticks().into_iter().map(|t| t.1).collect()
         };
         let close = |found: Vec<f64>, expected: &[f64]| {
             assert_eq!(found.len(), expected.len(), "{found:?}");
@@ -121,6 +168,47 @@ mod tests {
         for (low, high) in [(1e-9, 1e9), (0.5, 0.501), (1e-3, 1.0), (0.999, 40.0)] {
             let found = labels(low, high);
             assert!(!found.is_empty() && found.len() <= 8 && found.iter().all(|r| (low * 0.999..=high * 1.001).contains(r)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn an_axis_of_any_numbers_has_a_few_ticks_on_it_and_a_place_for_every_value() {
+        let sets: [&[f64]; 12] = [
+            &[0.0, 1e99],
+            &[-1e99, 0.0, 1.0],
+            &[1e308],
+            &[-1e308, 1e308],
+            &[f64::MIN, f64::MAX, 0.0],
+            &[f64::NEG_INFINITY, 1.0, f64::INFINITY],
+            &[0.0, 1e-300],
+            &[1e-300, 2e-300],
+            &[0.0, 5e-324],
+            &[1.0, 1.0 + f64::EPSILON],
+            &[1e308, 1e308 * (1.0 - f64::EPSILON)],
+            &[-700.0, 700.0],
+        ];
+        for values in sets {
+            for labels in [Labels::Plain, Labels::Exp] {
+                for most in [1, 7] {
+                    let axis = Axis::around(values.iter().copied(), labels, most).unwrap();
+                    let ticks = axis.ticks();
+                    assert!(ticks.len() <= 12, "{values:?}: {ticks:?}");
+                    assert!(ticks.iter().all(|(at, label)| at.is_finite() && label.is_finite()), "{values:?}: {ticks:?}");
+                    assert!(values.iter().all(|value| (0.0..=100.0).contains(&axis.inside(*value))), "{values:?}: {axis:?}");
+                    let far = values.iter().any(|value| value.abs() > labels.farthest());
+                    assert_eq!(axis.remark().is_empty(), !far, "{values:?}");
+                }
+            }
+            let axis = Axis::exact(values[0].max(f64::MIN), values[values.len() - 1].min(f64::MAX), 10);
+            assert!(axis.ticks().len() <= 12 && values.iter().all(|value| (0.0..=100.0).contains(&axis.inside(*value))), "{axis:?}");
+        }
+        assert_eq!(Axis::around([0.0, 1.0], Labels::Plain, 5).unwrap().inside(f64::NAN), 0.0);
+    }
+
+    #[test]
+    fn ratios_are_counted_between_bounds_whatever_the_ends_are() {
+        for (low, high) in [(-1e99, 1e99), (f64::MIN, f64::MAX), (0.0, f64::INFINITY), (1e300, 1e308)] {
+            assert!(ratios(low, high, 7).len() <= 12);
         }
     }
 }

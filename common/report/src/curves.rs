@@ -31,13 +31,16 @@ pub(crate) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
         return String::new();
     };
     let x = Axis::exact(if start > x_low { start } else { from }, x_high, 10);
-    let down = |value: f64| HEIGHT * (1.0 - y.percent(value) / 100.0);
+    let down = |value: f64| HEIGHT * (1.0 - y.inside(value) / 100.0);
     let mut html = format!("<figure><figcaption>{}", Escaped(title));
     // Writing into a string cannot fail.
     if start > x_low {
         let left: Vec<String> =
             all().filter(|p| p.0 < start).map(|(at, value)| format!("{} at {}", number(value), number(at))).take(4).collect();
         let _ = write!(html, "<small>Not in the picture: {}.</small>", Escaped(&left.join(", ")));
+    }
+    if !y.remark().is_empty() {
+        let _ = write!(html, "<small>{}</small>", y.remark());
     }
     let _ = write!(
         html,
@@ -67,9 +70,9 @@ pub(crate) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
             let _ = write!(
                 html,
                 "<line x1=\"{:.2}%\" y1=\"{:.1}\" x2=\"{:.2}%\" y2=\"{:.1}\" class=\"line k{look}\" stroke-width=\"2\"/>",
-                x.percent(pair[0].0),
+                x.inside(pair[0].0),
                 down(pair[0].1),
-                x.percent(pair[1].0),
+                x.inside(pair[1].0),
                 down(pair[1].1)
             );
         }
@@ -78,7 +81,7 @@ pub(crate) fn lines(title: &str, x_label: &str, series: &[Line<'_>]) -> String {
                 let _ = write!(
                     html,
                     "<svg x=\"{:.2}%\" y=\"{:.1}\" class=\"k{look}\"><path d=\"{}\" class=\"full\"><title>{}: {} {}, {}</title></path></svg>",
-                    x.percent(px),
+                    x.inside(px),
                     down(py),
                     MARKS[look],
                     Escaped(line.name),
@@ -129,7 +132,7 @@ pub(crate) fn banded(title: &str, note: &str, (x_label, y_label): (&str, &str), 
         return String::new();
     };
     let x = Axis::exact(low, high, 8);
-    let down = |value: f64| HEIGHT * (1.0 - y.percent(value) / 100.0);
+    let down = |value: f64| HEIGHT * (1.0 - y.inside(value) / 100.0);
     let described = |curve: &Curve<'_>| {
         let end = |point: &Banded| format!("{} at {x_label} {}", number(point.1), number(point.0));
         let ends: Vec<String> = [curve.points.first(), curve.points.last()].into_iter().flatten().map(end).collect();
@@ -137,9 +140,10 @@ pub(crate) fn banded(title: &str, note: &str, (x_label, y_label): (&str, &str), 
         format!("{name}{}", ends.join(", "))
     };
     let mut html = format!(
-        "<figure><figcaption>{}<small>{}</small></figcaption><svg class=\"curve\" height=\"{:.0}\" role=\"img\"><title>{}. {}: {}</title>",
+        "<figure><figcaption>{}<small>{}{}</small></figcaption><svg class=\"curve\" height=\"{:.0}\" role=\"img\"><title>{}. {}: {}</title>",
         Escaped(title),
         Escaped(note),
+        y.remark(),
         HEIGHT + 40.0,
         Escaped(title),
         Escaped(y_label),
@@ -160,8 +164,9 @@ pub(crate) fn banded(title: &str, note: &str, (x_label, y_label): (&str, &str), 
             write!(html, "<text x=\"{:.2}%\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>", x.percent(at), HEIGHT + 17.0, number(label));
     }
     let _ = write!(html, "<svg width=\"100%\" height=\"{HEIGHT:.0}\" viewBox=\"0 0 100 {HEIGHT:.0}\" preserveAspectRatio=\"none\">");
-    let place = |(at, value): (f64, f64)| format!("{:.2},{:.1}", x.percent(at), down(value));
-    let text = |points: Vec<(f64, f64)>| points.into_iter().map(place).collect::<Vec<_>>().join(" ");
+    let place = |(at, value): (f64, f64)| format!("{:.2},{:.1}", x.inside(at), down(value));
+    // What is no number has no place.
+    let text = |points: Vec<(f64, f64)>| points.into_iter().filter(|point| !point.1.is_nan()).map(place).collect::<Vec<_>>().join(" ");
     for (i, curve) in curves.iter().enumerate() {
         let look = i % SERIES;
         let line = text(curve.points.iter().map(|point| (point.0, point.1)).collect());
@@ -218,6 +223,11 @@ fn described(series: &[Line<'_>], x_label: &str) -> String {
     series.iter().filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
+/// What is no share stands at an edge.
+fn share(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
+}
+
 /// A square picture of shares on both axes, with its diagonal.
 #[derive(Clone, Copy)]
 struct Square {
@@ -233,11 +243,11 @@ impl Square {
     const SMALL: Self = Self { side: 130.0, ticks: 2 };
 
     fn across(self, value: f64) -> f64 {
-        Self::LEFT + self.side * value
+        Self::LEFT + self.side * share(value)
     }
 
     fn down(self, value: f64) -> f64 {
-        Self::TOP + self.side * (1.0 - value)
+        Self::TOP + self.side * (1.0 - share(value))
     }
 
     /// A figure without its end.

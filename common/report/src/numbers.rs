@@ -2,8 +2,38 @@
 
 use dp_pvi_accounting::unit::rounded_up;
 
+/// Numbers from here on are written with a power of ten.
+const LONGEST: f64 = 1e9;
+
+/// With a power of ten.
+fn powered(value: f64) -> String {
+    unusual(value).unwrap_or_else(|| format!("{value:.3e}"))
+}
+
+/// A number with so many decimals; one that would be too long as short as it can be read.
+pub(crate) fn fixed(value: f64, decimals: usize) -> String {
+    if value.abs() < LONGEST { format!("{value:.decimals$}") } else { number(value) }
+}
+
+/// What is written where a number is none, or has no end.
+fn unusual(value: f64) -> Option<String> {
+    let words = if value.is_nan() {
+        "not a number"
+    } else if value == f64::INFINITY {
+        "∞"
+    } else if value == f64::NEG_INFINITY {
+        "−∞"
+    } else {
+        return None;
+    };
+    Some(words.to_owned())
+}
+
 /// A number as short as it can be read.
 pub(crate) fn number(value: f64) -> String {
+    if let Some(words) = unusual(value) {
+        return words;
+    }
     let size = value.abs();
     let text = if value == 0.0 {
         return "0".into();
@@ -23,8 +53,13 @@ pub(crate) fn number(value: f64) -> String {
 
 /// A bound, rounded up, as short as it can be read.
 pub(crate) fn bound(value: f64) -> String {
-    let digits = if (1e-3..1e5).contains(&value) { 4 } else { 8 };
-    rounded_up(value, digits).trim_end_matches('0').trim_end_matches('.').to_owned()
+    if value.abs() < LONGEST {
+        let digits = if (1e-3..1e5).contains(&value) { 4 } else { 8 };
+        rounded_up(value, digits).trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        // Larger by more than three decimals leave out.
+        powered(value + 0.001 * value.abs())
+    }
 }
 
 /// A number with two decimals, or more where it is small.
@@ -59,6 +94,9 @@ fn decimals(size: f64) -> usize {
 }
 
 fn with_decimals(value: f64, decimals: usize) -> String {
+    if let Some(words) = unusual(value) {
+        return words;
+    }
     if value.abs() >= 1e6 || (value != 0.0 && value.abs() < 1e-6) {
         return format!("{value:.1e}");
     }
@@ -69,7 +107,7 @@ fn with_decimals(value: f64, decimals: usize) -> String {
 
 /// A share in percent.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
+    format!("{} %", fixed(100.0 * share, 1))
 }
 
 /// A whole number with commas between thousands.
@@ -135,6 +173,26 @@ mod tests {
         assert_eq!(with_interval(1.573, 1.448, 1.702), ("1.57".into(), "1.45 to 1.70".into()));
         assert_eq!(with_interval(1.002_31, 1.000_12, 1.004_5), ("1.0023".into(), "1.0001 to 1.0045".into()));
         assert_eq!(interval(-0.001, 12.34), "0.0 to 12.3");
+    }
+
+    #[test]
+    fn no_number_is_long_and_what_is_none_is_said() {
+        for value in [1e99, -1e99, 1e308, f64::MIN, 5e-324, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            let (estimate, ends) = with_interval(value, -value, value);
+            for text in
+                [number(value), bound(value), aligned(value), fixed(value, 3), percent(value), estimate, interval(-value, value), ends]
+            {
+                assert!(text.len() < 40 && !text.contains("inf") && !text.contains("NaN"), "{text}");
+            }
+        }
+        assert_eq!(
+            (number(f64::INFINITY), fixed(f64::NEG_INFINITY, 2), number(f64::NAN)),
+            ("∞".into(), "−∞".into(), "not a number".into())
+        );
+        assert_eq!((fixed(0.26, 1), fixed(12.3456, 2), percent(0.125)), ("0.3".into(), "12.35".into(), "12.5 %".into()));
+        for value in [1.0e9, 1.2905e302, 9.9999e20] {
+            assert!(bound(value).parse::<f64>().unwrap() >= value, "{}", bound(value));
+        }
     }
 
     #[test]

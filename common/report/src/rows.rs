@@ -63,10 +63,11 @@ impl Rows<'_> {
         }
         let (names, picture, numbers) = self.heads;
         let mut html = format!(
-            "<figure class=\"rowsfig\"><figcaption>{}<small>{}</small></figcaption><table class=\"rows\"><thead><tr><th scope=\"col\">{}</th>\
+            "<figure class=\"rowsfig\"><figcaption>{}<small>{}{}</small></figcaption><table class=\"rows\"><thead><tr><th scope=\"col\">{}</th>\
              <th scope=\"col\">{}</th>",
             Escaped(self.title),
             Escaped(self.note),
+            self.axis.remark(),
             Escaped(names),
             Escaped(picture)
         );
@@ -131,7 +132,7 @@ impl Rows<'_> {
             Some(Mark::Bar(value)) => self.stretch(&mut svg, 0.0, value, 12.0, "k0"),
             Some(Mark::Range { forecast: (low, median, high), outcome }) => {
                 self.stretch(&mut svg, low, high, 8.0, "k1");
-                let at = self.axis.percent(median).clamp(0.0, 100.0);
+                let at = self.axis.inside(median);
                 let _ = write!(
                     svg,
                     "<line x1=\"{at:.2}%\" x2=\"{at:.2}%\" y1=\"20%\" y2=\"80%\" class=\"k1\" stroke=\"var(--k)\" stroke-width=\"2\"/>"
@@ -151,22 +152,22 @@ impl Rows<'_> {
         }
     }
 
-    /// A horizontal line; where it leaves the axis, an arrow.
+    /// A horizontal line; where it leaves the axis, an arrow. Nothing where an end is no number.
     fn stretch(&self, svg: &mut String, low: f64, high: f64, width: f64, class: &str) {
         let (from, to) = (self.axis.percent(low), self.axis.percent(high));
+        if from.is_nan() || to.is_nan() {
+            return;
+        }
         let _ = write!(
             svg,
             "<line x1=\"{:.2}%\" x2=\"{:.2}%\" y1=\"50%\" y2=\"50%\" class=\"{class}\" stroke=\"var(--k)\" stroke-width=\"{width}\"/>",
             from.clamp(0.0, 100.0),
             to.clamp(0.0, 100.0)
         );
-        for (beyond, at, tip) in [(from < 0.0, 0, -7), (to > 100.0, 100, 7)] {
-            if beyond {
-                let _ = write!(svg, "<svg x=\"{at}%\" y=\"50%\" class=\"{class}\"><path d=\"M0 -5L{tip} 0L0 5z\" class=\"full\"/></svg>");
-            }
-        }
+        arrows(svg, from.min(to), from.max(to), class);
     }
 
+    /// A dot; beyond the axis, an arrow.
     fn dot(&self, svg: &mut String, at: f64, full: Full, class: &str) {
         let at = self.axis.percent(at);
         if (0.0..=100.0).contains(&at) {
@@ -175,6 +176,18 @@ impl Rows<'_> {
                 Full::No => "hollow",
             };
             let _ = write!(svg, "<circle cx=\"{at:.2}%\" cy=\"50%\" r=\"5\" class=\"{class} {look}\"/>");
+        } else {
+            arrows(svg, at, at, class);
+        }
+    }
+}
+
+/// Arrows at the edges beyond which positions lie.
+fn arrows(svg: &mut String, least: f64, most: f64, class: &str) {
+    for (beyond, at, tip) in [(least < 0.0, 0, -7), (most > 100.0, 100, 7)] {
+        if beyond {
+            // Writing into a string cannot fail.
+            let _ = write!(svg, "<svg x=\"{at}%\" y=\"50%\" class=\"{class}\"><path d=\"M0 -5L{tip} 0L0 5z\" class=\"full\"/></svg>");
         }
     }
 }

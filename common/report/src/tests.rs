@@ -1,7 +1,7 @@
 //! Pictures of degenerate data.
 
 use crate::axis::{Axis, Labels};
-use crate::curves::{self, Line};
+use crate::curves::{self, Curve, Line};
 use crate::rows::{Full, Mark, Row, Rows};
 
 /// Every picture is one element, carries its title, escapes names, and has no coordinate that is not a number.
@@ -15,9 +15,12 @@ fn check(figure: &str, title: &str) {
 }
 
 fn rows(marks: &[Mark]) -> String {
+    rows_over(&Axis::around([0.0, 1.0], Labels::Plain, 5).unwrap(), marks)
+}
+
+fn rows_over(axis: &Axis, marks: &[Mark]) -> String {
     let rows: Vec<Row<'_>> = marks.iter().map(|mark| Row { name: "<b>", mark: Some(*mark), values: vec!["1".into()] }).collect();
-    let axis = Axis::around([0.0, 1.0], Labels::Plain, 5).unwrap();
-    Rows { title: "rows", note: "n", heads: ("name", "", &["value"]), axis: &axis, reference: Some(0.0), rows: &rows }.render()
+    Rows { title: "rows", note: "n", heads: ("name", "", &["value"]), axis, reference: Some(0.0), rows: &rows }.render()
 }
 
 #[test]
@@ -52,4 +55,40 @@ fn a_first_round_that_would_flatten_the_curve_is_named_and_not_drawn() {
     assert_eq!(figure.matches("<path").count(), 5);
     let slow: Vec<(f64, f64)> = points.iter().map(|p| (p.0, 0.1 * p.0)).collect();
     assert!(!curves::lines("way", "rounds", &[Line { name: "e", points: slow }]).contains("Not in the picture"));
+}
+
+/// What a run may have released.
+const ANY: [f64; 10] = [1e99, -1e99, 1e308, -1e308, f64::MAX, f64::INFINITY, 1e-300, -1e-300, 5e-324, 0.0];
+
+#[test]
+fn a_picture_of_any_numbers_is_drawn_and_is_short() {
+    let pairs = ANY.iter().flat_map(|a| ANY.iter().map(move |b| (*a, *b)));
+    for (a, b) in pairs {
+        for labels in [Labels::Plain, Labels::Exp] {
+            let axis = Axis::around([a, b, 0.0], labels, 7).unwrap();
+            let interval = Mark::Interval { centre: a, inner: Some((a, b)), outer: Some((b, f64::NAN)), full: Full::Yes };
+            let range = Mark::Range { forecast: (a, b, f64::INFINITY), outcome: f64::NAN };
+            drawn(&rows_over(&axis, &[interval, range, Mark::Bar(a), Mark::Bar(f64::NAN)]), "rows");
+        }
+        drawn(&curves::lines("way", "rounds", &[Line { name: "<b>", points: vec![(1.0, a), (2.0, b), (3.0, 0.0)] }]), "way");
+        let x = |value: f64| value.min(f64::MAX);
+        let points = vec![(x(a.min(b)), a, Some((a, b))), (x(a.max(b)), b, None), (x(a.max(b)), f64::NAN, Some((f64::NAN, a)))];
+        drawn(&curves::banded("curve", "n", ("x", "y"), &[Curve { name: "<b>", points }]), "curve");
+        drawn(&curves::roc("roc", "", &[(a, b), (f64::NAN, a)], Some(a)), "roc");
+        drawn(&curves::reliability("bins", "", &[(a, b, u64::MAX), (b, f64::NAN, 0)]), "bins");
+    }
+}
+
+fn drawn(figure: &str, title: &str) {
+    check(figure, title);
+    assert!(figure.len() < 20_000, "{title}: {} bytes", figure.len());
+}
+
+#[test]
+fn what_lies_beyond_an_axis_is_an_arrow_at_its_edge_and_is_said() {
+    let far = Mark::Interval { centre: 1e99, inner: None, outer: None, full: Full::Yes };
+    let figure = rows_over(&Axis::around([0.0, 1e99], Labels::Exp, 7).unwrap(), &[far]);
+    assert!(figure.contains("Some values lie beyond the axis") && !figure.contains("<circle"), "{figure}");
+    assert!(figure.contains("<svg x=\"100%\" y=\"50%\" class=\"k0\"><path"), "{figure}");
+    assert!(!rows(&[far]).contains("Some values lie beyond the axis"), "the axis was made for other values");
 }

@@ -53,7 +53,7 @@ fn confusion(html: &mut String, schema: Option<&Schema>, round: u32, metrics: &H
     }
     table.push_str("<th scope=\"col\" class=\"n\">test records</th><th scope=\"col\" class=\"n\">calibration error</th></tr>");
     for (class, row) in metrics.confusion.iter().enumerate() {
-        let total: u64 = row.iter().sum();
+        let total = sum(row.iter().copied());
         let _ = write!(table, "<tr><th scope=\"row\">{}</th>", Escaped(&name(schema, class)));
         for cell in row {
             let share = share(*cell, total);
@@ -82,8 +82,13 @@ fn name(schema: Option<&Schema>, class: usize) -> String {
 
 /// Σ |mean prediction − observed rate| over the bins, by their records.
 fn calibration_error(bins: &[(f64, f64, u64)]) -> f64 {
-    let total = bins.iter().map(|bin| bin.2).sum();
+    let total = sum(bins.iter().map(|bin| bin.2));
     bins.iter().map(|(predicted, observed, records)| (predicted - observed).abs() * share(*records, total)).sum()
+}
+
+/// An evaluator may state any counts.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of records")]

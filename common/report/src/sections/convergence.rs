@@ -7,7 +7,7 @@ use dp_pvi_reading::document::PosteriorDocument;
 
 use crate::axis::{Axis, Labels};
 use crate::html::Escaped;
-use crate::numbers::{aligned, percent};
+use crate::numbers::{aligned, fixed, percent};
 use crate::rows::{Mark, Row, Rows};
 
 /// So many distances are drawn; the table of coefficients has them all.
@@ -36,7 +36,7 @@ pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
     far.truncate(DRAWN);
     let Some(axis) = Axis::around(far.iter().map(|(_, distance)| *distance).chain([0.0, 1.25 * ARRIVED]), Labels::Plain, 6) else { return };
     let rows: Vec<Row<'_>> =
-        far.iter().map(|(name, distance)| Row { name, mark: Some(Mark::Bar(*distance)), values: vec![format!("{distance:.2}")] }).collect();
+        far.iter().map(|(name, distance)| Row { name, mark: Some(Mark::Bar(*distance)), values: vec![fixed(*distance, 2)] }).collect();
     let title = if all > DRAWN {
         format!("Distance of the run's own posterior, the {DRAWN} farthest of {all}")
     } else {

@@ -48,7 +48,7 @@ impl<'a> Shown<'a> {
 
     /// Distance from 0 in standard deviations; 0 where that is not known.
     fn distance(&self) -> f64 {
-        self.sd.map_or(0.0, |sd| (self.estimate / sd).abs())
+        self.sd.map(|sd| (self.estimate / sd).abs()).filter(|distance| !distance.is_nan()).unwrap_or(0.0)
     }
 
     /// Estimate and 95 % interval as they are read.

@@ -1,6 +1,6 @@
 //! How good predictions are: metrics on public test records at the end, the ROC curve, predicted against observed rates, and the way there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use dp_pvi_privacy::ClientId;
@@ -58,7 +58,7 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
         }
     }
     way(html, &evaluators, survival);
-    let evaluated: Vec<u32> = document.evaluations.iter().map(|evaluation| evaluation.round).collect();
+    let evaluated: BTreeSet<u32> = document.evaluations.iter().map(|evaluation| evaluation.round).collect();
     let closed = run.closed();
     let missing = (0..=closed).filter(|round| !evaluated.contains(round)).count();
     if missing > 0 {

@@ -125,7 +125,8 @@ fn factor(epsilon: f64) -> String {
     match factor {
         factor if factor < 100.0 => format!("{:.2}", (100.0 * factor - 1e-9).ceil() / 100.0),
         factor if factor < 1e6 => format!("{:.0}", factor.ceil()),
-        factor => format!("{factor:.0e}"),
+        factor if factor.is_finite() => format!("{factor:.0e}"),
+        _ => "∞".into(),
     }
 }
 

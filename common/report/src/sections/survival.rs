@@ -13,7 +13,7 @@ use super::scrolled;
 use crate::Run;
 use crate::curves::{Banded, Curve, banded};
 use crate::html::Escaped;
-use crate::numbers::number;
+use crate::numbers::{fixed, number};
 
 /// Points of a curve.
 const POINTS: u32 = 61;
@@ -133,7 +133,8 @@ fn table(html: &mut String, title: &str, curves: &[(String, Vec<Banded>)]) {
         for &at in &times {
             let (_, survival, band) = points[at];
             let (low, high) = band.unwrap_or((survival, survival));
-            let _ = write!(table, "<td class=\"n\">{survival:.3}</td><td class=\"n\">{low:.3} to {high:.3}</td>");
+            let [survival, low, high] = [survival, low, high].map(|share| fixed(share, 3));
+            let _ = write!(table, "<td class=\"n\">{survival}</td><td class=\"n\">{low} to {high}</td>");
         }
         table.push_str("</tr>");
     }

@@ -10,9 +10,11 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::message::{Role, RoundOutcome, RunOutcome};
 use dp_pvi_reading::agreement::{Agreement, Allowance, Comparison, Farthest, SiteAgreement, Tested, Verdict, is_known};
 use dp_pvi_reading::document::{Evaluation, PosteriorDocument};
+use dp_pvi_reading::effects::Ratio;
 use dp_pvi_reading::metrics::HeldOutMetrics;
 use dp_pvi_reading::noise_aware::{self, Absent};
 use dp_pvi_reading::statement::statement;
+use dp_pvi_reading::summary::Interval;
 use dp_pvi_report::{Member, Round, Run};
 
 const ROUNDS: u32 = 10;
@@ -59,6 +61,11 @@ fn hospitals(update: &str, privacy: &str, aware: Aware) -> String {
 
 /// A formula with a curve and effects of sites.
 pub(crate) fn curved() -> String {
+    let (task, sites, mean, sd) = hospitals_with_a_curve();
+    page(&task, &sites, &mean, &sd, Aware::Yes)
+}
+
+fn hospitals_with_a_curve() -> (ResolvedTask, [&'static str; 3], [f64; 10], [f64; 10]) {
     let sites = ["hospital-1", "hospital-2", "hospital-3"];
     let schema = "version = 2\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\n\
                   lower = 18\nupper = 100\ncentre = 60\nscale = 20\n[[columns]]\nname = \"smoker\"\nkind = \"boolean\"\n";
@@ -66,7 +73,46 @@ pub(crate) fn curved() -> String {
     let task = task("deaths within a year", &model, "update = \"natural-gradient\"", LOCAL, schema, 3);
     // Intercept, smoker, the line and the bends of age, the sites.
     let mean = [-1.2, 0.45, 1.1, 0.3, -0.2, 0.1, 0.25, 0.3, -0.35, 0.05];
-    page(&task, &sites, &mean, &[0.1, 0.08, 0.12, 0.2, 0.15, 0.15, 0.2, 0.12, 0.12, 0.14], Aware::Yes)
+    (task, sites, mean, [0.1, 0.08, 0.12, 0.2, 0.15, 0.15, 0.2, 0.12, 0.12, 0.14])
+}
+
+/// The same with this number, and what follows from it, in place of every number that the run released and that an evaluator stated.
+pub(crate) fn released(value: f64) -> String {
+    let (task, sites, mean, sd) = hospitals_with_a_curve();
+    let sites: Vec<ClientId> = sites.iter().map(|site| ClientId::new(*site).unwrap()).collect();
+    let mut document = document(&task, &sites, &mean, &sd, Aware::Yes);
+    let (around, ratio) = (Interval { lower: -value, upper: value }, Interval { lower: 0.0, upper: value.exp() });
+    // Beside some numbers that are usual.
+    for c in document.coefficients.iter_mut().skip(2) {
+        (c.mean, c.sd, c.interval_90, c.interval_95) = (value, value.abs(), around, around);
+    }
+    for effect in document.effects.iter_mut().skip(1) {
+        (effect.estimate, effect.sd, effect.interval_90, effect.interval_95) = (value, Some(value.abs()), Some(around), Some(around));
+        effect.ratio = Some(Ratio { estimate: value.exp(), interval_90: Some(ratio), interval_95: Some(ratio) });
+    }
+    for scale in &mut document.scales {
+        (scale.estimate, scale.interval_95) = (value, Some(around));
+        for member in &mut scale.members {
+            (member.mean, member.sd, member.interval_95, member.known) = (value, value.abs(), around, value);
+        }
+    }
+    for point in document.curves.iter_mut().flat_map(|curve| &mut curve.points) {
+        (point.mean, point.sd) = (value, Some(value.abs()));
+    }
+    let convergence = document.convergence.as_mut().unwrap();
+    convergence.distances.fill(value.abs());
+    (convergence.overall, convergence.noise_share) = (value, Some(value));
+    document.signal_to_noise = Some(value);
+    for evaluation in &mut document.evaluations {
+        let metrics = &mut evaluation.metrics;
+        (metrics.log_likelihood, metrics.accuracy, metrics.auc, metrics.brier) = (value, Some(value), Some(value), Some(value));
+        metrics.reliability = vec![(value, -value, u64::MAX), (-value, value, u64::MAX)];
+        metrics.roc = vec![(value, -value), (-value, value)];
+        metrics.class_reliability = vec![metrics.reliability.clone(); 2];
+        metrics.confusion = vec![vec![u64::MAX; 2]; 2];
+        metrics.interval_coverage = vec![(value, value)];
+    }
+    rendered(&task, &sites, &document)
 }
 
 /// Three classes, of which one has a long name, and nobody of the last.
@@ -134,34 +180,40 @@ fn natural(task: &ResolvedTask, mean: &[f64], sd: &[f64]) -> Vec<f64> {
 
 fn page(task: &ResolvedTask, sites: &[&str], mean: &[f64], sd: &[f64], aware: Aware) -> String {
     let sites: Vec<ClientId> = sites.iter().map(|site| ClientId::new(*site).unwrap()).collect();
+    rendered(task, &sites, &document(task, &sites, mean, sd, aware))
+}
+
+fn document(task: &ResolvedTask, sites: &[ClientId], mean: &[f64], sd: &[f64], aware: Aware) -> PosteriorDocument {
     let near: Vec<f64> = mean.iter().zip(sd).zip(0..).map(|((m, s), i)| m + s * (1.4 * f64::from(i)).sin()).collect();
     let narrow: Vec<f64> = sd.iter().map(|s| 0.6 * s).collect();
     let mut state = task.rule().initial();
     let plain = natural(task, &near, &narrow);
     state[..plain.len()].copy_from_slice(&plain);
     let statements = sites.iter().map(|site| statement(task, site, ROUNDS).unwrap()).collect();
-    let document = match aware {
+    let said = match aware {
         Aware::Diverged => {
             let problem = Gaussian::from_natural(task.family(), vec![f64::NAN; task.family().len()]).unwrap_err();
             PosteriorDocument::without_posterior(task, 0, ROUNDS, &problem, statements, Vec::new())
         }
         Aware::Yes | Aware::No | Aware::Several => PosteriorDocument::new(task, 0, ROUNDS, &state, statements, evaluations(aware)).unwrap(),
     };
-    let document = document
-        .with_noise_aware(match aware {
-            Aware::Yes => Ok(Posterior {
-                natural_parameters: natural(task, mean, sd),
-                signal_to_noise: 9.3,
-                noise_share: Some(0.93),
-                scales: Vec::new(),
-                precision: None,
-            }),
-            Aware::No | Aware::Several | Aware::Diverged => Err(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
-        })
-        .unwrap()
-        .with_agreement(agreement(task, &sites));
+    said.with_noise_aware(match aware {
+        Aware::Yes => Ok(Posterior {
+            natural_parameters: natural(task, mean, sd),
+            signal_to_noise: 9.3,
+            noise_share: Some(0.93),
+            scales: Vec::new(),
+            precision: None,
+        }),
+        Aware::No | Aware::Several | Aware::Diverged => Err(noise_aware::is_known(task).err().unwrap_or(Absent::NoRound)),
+    })
+    .unwrap()
+    .with_agreement(agreement(task, sites))
+}
+
+fn rendered(task: &ResolvedTask, sites: &[ClientId], document: &PosteriorDocument) -> String {
     let members = sites.iter().map(|site| (site, Member { role: Role::Site, units: Some(5600), answered: ROUNDS })).collect();
-    let rounds = (0..ROUNDS).map(|_| Round { outcome: RoundOutcome::Complete, included: sites.clone() }).collect();
+    let rounds = (0..ROUNDS).map(|_| Round { outcome: RoundOutcome::Complete, included: sites.to_vec() }).collect();
     let run = Run {
         federation: "Hospitals of the north",
         task,
@@ -174,7 +226,7 @@ fn page(task: &ResolvedTask, sites: &[&str], mean: &[f64], sd: &[f64], aware: Aw
         refusals: &[],
         members,
     };
-    dp_pvi_report::render(&run, &document)
+    dp_pvi_report::render(&run, document)
 }
 
 /// Of every round: a fit that is nearly there after two of them.

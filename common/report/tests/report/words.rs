@@ -1,5 +1,8 @@
 //! What the page says.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use crate::sample;
 
 /// A page's text without markup: every run of white space is one space.
@@ -144,4 +147,18 @@ fn a_run_without_a_posterior_has_a_page_that_says_so() {
     assert!(text.contains("There is no posterior: the run left no distribution"), "{text}");
     assert!(text.contains("What it cost in privacy") && text.contains("No evaluator reported."), "{text}");
     assert!(!text.contains("What makes a difference") && !text.contains("Did the run arrive?"), "{text}");
+}
+
+/// Enough for a page on any machine; a loop up to such a number would take years.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_page_of_any_released_numbers_is_there_at_once() {
+    for value in [1e99, -1e99, 1e308, -1e308, f64::MAX, 1e-300, 5e-324, f64::INFINITY] {
+        let (page, pages) = mpsc::channel();
+        std::thread::spawn(move || page.send(sample::released(value)));
+        let page = pages.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{value:e}: there is no page after {PATIENCE:?}"));
+        assert!(page.ends_with("</html>") && page.len() < 400_000, "{value:e}: {} bytes", page.len());
+        assert!(!page.contains("NaN") && !page.contains("inf%") && !page.contains("\"inf\""), "{value:e}: a coordinate that is no number");
+    }
 }
