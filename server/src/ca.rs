@@ -12,6 +12,8 @@
 //! the name, the validity and the usage.
 
 mod enrolled;
+mod handover;
+mod names;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,9 @@ use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
 pub use self::enrolled::{Enrolled, IssuedCertificate, Member};
+use self::handover::Handover;
+pub(crate) use self::names::check_client;
+use self::names::{check_address, check_server};
 use crate::clock::rfc3339;
 use crate::error::{Result, ServerError};
 use crate::files::secret;
@@ -65,6 +70,13 @@ pub struct NewFederation {
     pub revocation_list_days: u16,
 }
 
+/// What a client asks for, and may have.
+struct Asked {
+    enrolment: Enrolment,
+    name: PeerName,
+    request: CertificateSigningRequestParams,
+}
+
 /// An authority's directory, opened for a change.
 pub struct Authority {
     directory: PathBuf,
@@ -83,6 +95,11 @@ impl Authority {
         if new.dns.is_empty() && new.addresses.is_empty() {
             return Err(ServerError::Usage("name the server by at least one --dns NAME or --ip ADDRESS: sites check it".into()));
         }
+        new.dns.iter().try_for_each(|name| check_server(name)).map_err(|problem| ServerError::Usage(format!("--dns: {problem}").into()))?;
+        new.addresses
+            .iter()
+            .try_for_each(|address| check_address(*address))
+            .map_err(|problem| ServerError::Usage(format!("--ip: {problem}").into()))?;
         crate::files::create_private_directory(directory)?;
         let lock = lock(directory)?;
         let at = |name: &str| directory.join(name);
@@ -144,6 +161,27 @@ impl Authority {
     /// # Errors
     /// Not an enrolment file of this federation, or a name that somebody else has.
     pub fn sign(&mut self, file: &Path, now: OffsetDateTime, days: u16) -> Result<(ClientId, String)> {
+        let asked = self.read(file)?;
+        self.certify(asked, now, days)
+    }
+
+    /// Signs, and writes what goes back to the client into a directory: its certificate as NAME.pem, and ca.pem. Returns its name and these files.
+    ///
+    /// # Errors
+    /// Those of [`Authority::sign`]; or another file lies at one of these places. Then nothing is signed.
+    pub fn sign_into(&mut self, file: &Path, directory: &Path, now: OffsetDateTime, days: u16) -> Result<(ClientId, [PathBuf; 2])> {
+        let asked = self.read(file)?;
+        let ca = self.directory.join(CA_PEM);
+        let authority = std::fs::read(&ca).map_err(|e| ServerError::file(&ca, e))?;
+        let handover = Handover::of(&asked.enrolment.client, directory);
+        handover.check(&asked.name, &authority)?;
+        std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
+        let (client, certificate) = self.certify(asked, now, days)?;
+        Ok((client, handover.write(certificate.as_bytes(), &authority)?))
+    }
+
+    /// Reads an enrolment file, and checks that its client may be certified.
+    fn read(&self, file: &Path) -> Result<Asked> {
         let text = std::fs::read_to_string(file).map_err(|e| ServerError::file(file, e))?;
         let (enrolment, _, request) = Enrolment::read(&text).map_err(|e| ServerError::file(file, e))?;
         if enrolment.federation != self.enrolled.federation {
@@ -153,9 +191,9 @@ impl Authority {
         // Checks the request's own signature, by which the TLS key agrees.
         let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
             .map_err(|e| ServerError::file(file, format!("the certificate request is not valid: {e}")))?;
-        let client = enrolment.client.clone();
-        let earlier = self.enrolled.clients.get(&client);
-        if let Some(member) = earlier {
+        let client = &enrolment.client;
+        check_client(client, enrolment.role).map_err(|problem| ServerError::file(file, problem))?;
+        if let Some(member) = self.enrolled.clients.get(client) {
             let same = member.identity == enrolment.identity && member.role == enrolment.role;
             if member.revoked.is_none() && !same {
                 let message =
@@ -167,8 +205,13 @@ impl Authority {
                 return Err(ServerError::file(file, message));
             }
         }
-
         let name = PeerName::client(&self.enrolled.federation, enrolment.role, client.clone()).map_err(identity_error)?;
+        Ok(Asked { enrolment, name, request })
+    }
+
+    fn certify(&mut self, asked: Asked, now: OffsetDateTime, days: u16) -> Result<(ClientId, String)> {
+        let Asked { enrolment, name, request } = asked;
+        let client = enrolment.client;
         let mut params = base_params(client.as_str(), now, days.into())?;
         params.subject_alt_names = vec![uri(&name)?];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -228,6 +271,11 @@ impl Authority {
             write_secret(&path, Zeroizing::new(key.serialize_pem()).as_bytes()).map_err(identity_error)?;
             key
         };
+        // Also where somebody wrote into the list.
+        self.enrolled.server_names.iter().try_for_each(|name| check_server(name)).map_err(|problem| {
+            let message = format!("server_names: {problem}. Correct the list, then `dp-pvi-server ca renew` again");
+            ServerError::file(&self.directory.join(ENROLLED), message)
+        })?;
         let mut params = CertificateParams::new(self.enrolled.server_names.clone())
             .map_err(|e| ServerError::Usage(Problem::said(format!("--dns or --ip: not a name for a certificate: {e}"), e)))?;
         set_validity(&mut params, &format!("dp-pvi {} server", self.enrolled.federation), now, days.into())?;

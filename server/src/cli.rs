@@ -5,7 +5,7 @@ mod design;
 mod output;
 mod summer;
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use dp_pvi_protocol::message::RunOutcome;
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
-use self::output::Output;
+use self::output::{Output, Untold};
 use crate::admin::{self, Request};
 use crate::config::{self, Config};
 use crate::engine::{Event, EventSink};
@@ -152,9 +152,16 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are not errors; a message that cannot be printed has no better place to go.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+            // A message that cannot be printed has no better place to go. Help and version are results.
+            let printed = error.print().and_then(|()| std::io::stdout().flush());
+            return match printed {
+                _ if error.use_stderr() => ExitCode::from(2),
+                Err(lost) if lost.kind() != ErrorKind::BrokenPipe => {
+                    log::start(log::Form::Text, EnvFilter::new("error"), Colour::Never, std::io::stderr);
+                    ended(log::Form::Text, &output::not_written(lost))
+                }
+                _ => ExitCode::SUCCESS,
+            };
         }
     };
     let serves = match &cli.command {
@@ -168,11 +175,14 @@ pub fn main() -> ExitCode {
     }
     match execute(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            log::ended(form, problem.code(), &problem.shown(), std::io::stderr());
-            problem.exit_code()
-        }
+        Err(problem) => ended(form, &problem),
     }
+}
+
+/// Tells why the program ends.
+fn ended(form: log::Form, problem: &ServerError) -> ExitCode {
+    log::ended(form, problem.code(), &problem.shown(), std::io::stderr());
+    problem.exit_code()
 }
 
 fn execute(cli: Cli) -> Result<()> {
@@ -227,15 +237,16 @@ fn run(config: Config, start_as: Start, output: Output) -> Result<()> {
         .enable_all()
         .build()
         .map_err(|e| ServerError::Failed(Problem::said(format!("the runtime cannot be started: {e}"), e)))?;
-    // A reader that goes away must not end the run: what it would have read is in the log and in the store.
-    let events: EventSink = Arc::new(move |event| drop(output.event(event)));
+    let untold = Untold::default();
+    let noted = untold.clone();
+    let events: EventSink = Arc::new(move |event| noted.note(output.event(event)));
     let result = runtime.block_on(async {
         let shutdown = signals()?;
         server::run(config, start_as, events, shutdown).await
     });
     // Uploads that were in progress are of no use any more.
     runtime.shutdown_background();
-    result.map(drop)
+    untold.after(result.map(drop))
 }
 
 /// "File size limit exceeded": the same number on every platform that this runs on.

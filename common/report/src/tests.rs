@@ -58,7 +58,7 @@ fn a_first_round_that_would_flatten_the_curve_is_named_and_not_drawn() {
 }
 
 /// What a run may have released.
-const ANY: [f64; 10] = [1e99, -1e99, 1e308, -1e308, f64::MAX, f64::INFINITY, 1e-300, -1e-300, 5e-324, 0.0];
+static ANY: [f64; 10] = [1e99, -1e99, 1e308, -1e308, f64::MAX, f64::INFINITY, 1e-300, -1e-300, 5e-324, 0.0];
 
 #[test]
 fn a_picture_of_any_numbers_is_drawn_and_is_short() {

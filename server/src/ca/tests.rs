@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use std::os::unix::fs::PermissionsExt;
 
-use dp_pvi_proto::identity::{PeerRole, public_identity_from_pem};
+use dp_pvi_proto::identity::{Party, PeerRole, public_identity_from_pem};
 use dp_pvi_protocol::message::Role;
 use rcgen::KeyPair;
 use tempfile::TempDir;
@@ -29,13 +29,17 @@ fn id(name: &str) -> ClientId {
 
 /// A client's enrolment file in `directory`.
 fn request(directory: &Path, federation: &str, name: &str, identity: &ed25519_dalek::SigningKey) -> PathBuf {
+    request_of(Party::Site, directory, federation, name, identity)
+}
+
+fn request_of(party: Party, directory: &Path, federation: &str, name: &str, identity: &ed25519_dalek::SigningKey) -> PathBuf {
     let tls = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["something.else".to_owned()]).unwrap();
     // A request may ask for whatever it wants.
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let csr = params.serialize_request(&tls).unwrap();
     let file = directory.join(format!("{name}.csr.pem"));
-    std::fs::write(&file, Enrolment::file(federation, id(name), Role::Site, csr.der(), identity)).unwrap();
+    std::fs::write(&file, Enrolment::file(federation, id(name), party, csr.der(), identity)).unwrap();
     file
 }
 
@@ -185,4 +189,135 @@ fn one_command_at_a_time() {
     drop(open);
     Authority::open(directory.path()).unwrap().renew(now(), 90, None).unwrap();
     assert_eq!(Enrolled::load(&directory.path().join(ENROLLED)).unwrap().server_certificates.len(), 2);
+}
+
+#[test]
+fn nobody_is_called_like_a_file_of_the_federation() {
+    let directory = TempDir::new().unwrap();
+    let mut authority = Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap();
+    let read = |name: &str| std::fs::read(directory.path().join(name)).unwrap();
+    let before = [read(CA_PEM), read(SERVER_PEM), read(CRL)];
+    let identity = generate_identity().unwrap();
+    for (name, party) in [("ca", Party::Site), ("crl", Party::Evaluator), ("server", Party::Summer), ("summer", Party::Site)] {
+        let file = request_of(party, directory.path(), "lung-fed", name, &identity);
+        let signed = authority.sign(&file, now(), 30).map(drop);
+        let written = authority.sign_into(&file, directory.path(), now(), 30).map(drop);
+        for error in [signed.unwrap_err(), written.unwrap_err()] {
+            assert_eq!(error.code(), 4);
+            assert!(error.to_string().contains(&format!("nobody can be called {name}")), "{error}");
+        }
+    }
+    assert!(authority.enrolled().clients.is_empty());
+    assert_eq!([read(CA_PEM), read(SERVER_PEM), read(CRL)], before);
+    // A summer is usually called that.
+    let file = request_of(Party::Summer, directory.path(), "lung-fed", "summer", &identity);
+    authority.sign_into(&file, directory.path(), now(), 30).unwrap();
+    assert_eq!([read(CA_PEM), read(SERVER_PEM)], before[..2]);
+    let keys = TempDir::new().unwrap();
+    let folder = keys.path().join("tls");
+    assert_eq!(crate::summer::make_request("lung-fed", id("ca"), &folder).unwrap_err().code(), 2);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn a_signature_replaces_an_earlier_one_and_no_other_file() {
+    let (directory, out, other) = (TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap());
+    let mut authority = Authority::init(directory.path(), &federation("lung-fed"), now()).unwrap();
+    let file = request(directory.path(), "lung-fed", "a", &generate_identity().unwrap());
+    let (client, [certificate, ca]) = authority.sign_into(&file, out.path(), now(), 30).unwrap();
+    assert_eq!(client, id("a"));
+    assert_eq!((certificate.clone(), ca.clone()), (out.path().join("a.pem"), out.path().join("ca.pem")));
+    let of_authority = std::fs::read(directory.path().join(CA_PEM)).unwrap();
+    assert_eq!(std::fs::read(&ca).unwrap(), of_authority);
+    let first = std::fs::read_to_string(&certificate).unwrap();
+    authority.sign_into(&file, out.path(), now(), 30).unwrap();
+    let second = std::fs::read_to_string(&certificate).unwrap();
+    assert_ne!(first, second);
+
+    // Of somebody else, by another authority, beside a key, a key, a request, nothing.
+    let (_, of_b) = authority.sign(&request(directory.path(), "lung-fed", "b", &generate_identity().unwrap()), now(), 30).unwrap();
+    let (_, foreign) = Authority::init(other.path(), &federation("lung-fed"), now()).unwrap().sign(&file, now(), 30).unwrap();
+    let key = std::fs::read_to_string(directory.path().join(SERVER_KEY)).unwrap();
+    let asked = std::fs::read_to_string(&file).unwrap();
+    let signed = authority.enrolled().clients[&id("a")].certificates.len();
+    for text in [of_b, foreign, format!("{second}{key}"), key, asked, String::new()] {
+        std::fs::write(&certificate, &text).unwrap();
+        let error = authority.sign_into(&file, out.path(), now(), 30).unwrap_err();
+        assert!(
+            error.code() == 4 && error.to_string().contains("a.pem: is there") && error.to_string().contains("move it away"),
+            "{error}"
+        );
+        assert_eq!(std::fs::read_to_string(&certificate).unwrap(), text);
+    }
+    std::fs::remove_file(&certificate).unwrap();
+    std::fs::create_dir(&certificate).unwrap();
+    assert_eq!(authority.sign_into(&file, out.path(), now(), 30).unwrap_err().code(), 4);
+    std::fs::remove_dir(&certificate).unwrap();
+    // The certificate of another authority, alone or with ours.
+    let foreign = std::fs::read(other.path().join(CA_PEM)).unwrap();
+    for text in [foreign.clone(), [of_authority.clone(), foreign].concat()] {
+        std::fs::write(&ca, &text).unwrap();
+        let error = authority.sign_into(&file, out.path(), now(), 30).unwrap_err();
+        assert!(error.code() == 4 && error.to_string().contains("ca.pem: is there"), "{error}");
+        assert_eq!(std::fs::read(&ca).unwrap(), text);
+        assert!(!certificate.exists());
+    }
+    assert_eq!(authority.enrolled().clients[&id("a")].certificates.len(), signed, "nothing was signed");
+    // In the authority's own folder its file is there already.
+    authority.sign_into(&file, directory.path(), now(), 30).unwrap();
+    assert_eq!(std::fs::read(directory.path().join(CA_PEM)).unwrap(), of_authority);
+}
+
+#[test]
+fn a_server_has_names_under_which_sites_accept_it() {
+    let names = |dns: &[&str], addresses: &[&str]| NewFederation {
+        dns: dns.iter().map(|name| (*name).to_owned()).collect(),
+        addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        ..federation("lung-fed")
+    };
+    let long = "a".repeat(64);
+    let wrong = [
+        "https://fed.example.org",
+        "fed.example.org:9092",
+        "",
+        " ",
+        "fed example",
+        " fed.example.org",
+        "*",
+        "*.example.org",
+        "fed.example.org.",
+        "fed..example.org",
+        "-fed.example.org",
+        "fed.example.org/",
+        "fëd.example.org",
+        "[::1]",
+        "127.0.0.1:9092",
+        "1.2.3",
+        "0.0.0.0",
+        &long,
+    ];
+    let directory = TempDir::new().unwrap();
+    for name in wrong {
+        let error = Authority::init(directory.path(), &names(&["fed.example.org", name], &[]), now()).err().unwrap();
+        assert_eq!(error.code(), 2, "{name}");
+        assert!(error.to_string().starts_with("--dns: ") && error.to_string().contains(", like "), "{error}");
+    }
+    for address in ["0.0.0.0", "::", "224.0.0.1"] {
+        let error = Authority::init(directory.path(), &names(&[], &[address]), now()).err().unwrap();
+        assert!(error.code() == 2 && error.to_string().starts_with("--ip: "), "{error}");
+    }
+    assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "nothing was made");
+    let right = ["localhost", "fed.example.org", "Fed_1.example.org", "xn--fd-fka.example.org", "192.0.2.7"];
+    let mut authority = Authority::init(directory.path(), &names(&right, &["2001:db8::1", "::ffff:192.0.2.7"]), now()).unwrap();
+    authority.renew(now(), 90, None).unwrap();
+    drop(authority);
+
+    // A list that somebody wrote into.
+    let (list, certificate) = (directory.path().join(ENROLLED), directory.path().join(SERVER_PEM));
+    let text = std::fs::read_to_string(&list).unwrap();
+    std::fs::write(&list, text.replace("fed.example.org", "https://fed.example.org")).unwrap();
+    let before = std::fs::read(&certificate).unwrap();
+    let error = Authority::open(directory.path()).unwrap().renew(now(), 90, None).unwrap_err();
+    assert!(error.code() == 4 && error.to_string().contains("enrolled.json: server_names: "), "{error}");
+    assert_eq!(std::fs::read(&certificate).unwrap(), before);
 }

@@ -11,7 +11,6 @@ use super::output::Output;
 use crate::ca::{Authority, Enrolled, NewFederation};
 use crate::clock;
 use crate::error::{Result, ServerError};
-use crate::files::replace;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CaCommand {
@@ -43,7 +42,7 @@ pub(super) enum CaCommand {
         /// The authority's directory.
         #[arg(long, value_name = "DIR", default_value = "tls")]
         ca: PathBuf,
-        /// Directory for what goes back to the client: NAME.pem and ca.pem.
+        /// Directory for what goes back to the client: NAME.pem and ca.pem. They replace earlier ones of this authority, and no other file.
         #[arg(short, long, value_name = "DIR", default_value = ".")]
         output: PathBuf,
         /// Days that the certificate is valid.
@@ -87,13 +86,8 @@ pub(super) fn execute(command: CaCommand, output: &Output) -> Result<()> {
             output.files("the authority's files", &[directory.join("ca.pem"), directory.join("server.pem")])
         }
         CaCommand::Sign { file, ca, output: directory, days } => {
-            let (client, certificate) = Authority::open(&ca)?.sign(&file, now, days)?;
-            std::fs::create_dir_all(&directory).map_err(|e| ServerError::unavailable(&directory, e))?;
-            let (certificate_file, ca_file) = (directory.join(format!("{client}.pem")), directory.join("ca.pem"));
-            replace(&certificate_file, certificate.as_bytes())?;
-            let authority = std::fs::read(ca.join("ca.pem")).map_err(|e| ServerError::file(&ca.join("ca.pem"), e))?;
-            replace(&ca_file, &authority)?;
-            output.files(&format!("for {client}"), &[certificate_file, ca_file])
+            let (client, files) = Authority::open(&ca)?.sign_into(&file, &directory, now, days)?;
+            output.files(&format!("for {client}"), &files)
         }
         CaCommand::Revoke { name, ca } => {
             let client = ClientId::new(name).map_err(|e| ServerError::Usage(Problem::of(e)))?;

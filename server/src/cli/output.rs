@@ -1,7 +1,8 @@
 //! Data on stdout: for people, or one JSON object a line.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dp_pvi_account::Question;
@@ -24,6 +25,36 @@ use crate::summer::config::SummerConfig;
 use crate::summer::{self, RequestFiles};
 use crate::tls::Credentials;
 
+/// Standard output took no more.
+pub(super) fn not_written(error: std::io::Error) -> ServerError {
+    if error.kind() == ErrorKind::BrokenPipe {
+        // A reader that has seen enough.
+        return ServerError::Failed(Problem::said(format!("standard output: {error}"), error));
+    }
+    let message =
+        format!("results are lost, standard output took no more ({error}): make room there, or write somewhere else, and ask again");
+    ServerError::Unavailable(Problem::said(message, error))
+}
+
+/// Whether what a run told was lost. A run goes on all the same, and says so at its end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Untold(Arc<Mutex<Option<ServerError>>>);
+
+impl Untold {
+    /// Notes what became of an event. A reader that went away has lost nothing: what it would have read is in the log and in the store.
+    pub(super) fn note(&self, told: Result<()>) {
+        if let Err(problem @ ServerError::Unavailable(_)) = told {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+        }
+    }
+
+    /// How the run ended, or what was lost of one that ended well.
+    pub(super) fn after(&self, ended: Result<()>) -> Result<()> {
+        ended?;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+}
+
 /// Where data goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
@@ -38,7 +69,7 @@ impl Output {
     /// Writes bytes as they are.
     pub(super) fn raw(self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| ServerError::Failed(Problem::said(format!("stdout: {e}"), e)))
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(not_written)
     }
 
     /// The answer to a question.
@@ -313,5 +344,26 @@ impl Output {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_run_whose_events_were_lost_says_so_at_its_end() {
+        let (told, closed, full) =
+            (|| Ok(()), || Err(not_written(ErrorKind::BrokenPipe.into())), || Err(not_written(ErrorKind::StorageFull.into())));
+        let untold = Untold::default();
+        untold.note(told());
+        untold.note(closed());
+        untold.after(Ok(())).unwrap();
+        untold.note(full());
+        untold.note(told());
+        assert_eq!(untold.after(Err(ServerError::Signal(15))).unwrap_err().code(), 143, "how the run ended says more");
+        let lost = untold.after(Ok(())).unwrap_err();
+        assert!(lost.code() == 12 && lost.to_string().contains("make room"), "{lost}");
     }
 }

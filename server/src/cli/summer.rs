@@ -7,7 +7,7 @@ use clap::Subcommand;
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::problem::Problem;
 
-use super::output::Output;
+use super::output::{Output, Untold};
 use super::{block_on, signals};
 use crate::error::{Result, ServerError};
 use crate::summer::config::{self, SummerConfig};
@@ -64,12 +64,14 @@ pub(super) fn execute(command: SummerCommand, config: &Path, output: Output) -> 
         }
         SummerCommand::Run => {
             let config = SummerConfig::load(config)?;
-            // A reader that goes away must not end the summer: what it would have read is in the log.
-            let events: EventSink = Arc::new(move |event| drop(output.summer_event(event)));
-            block_on(async {
+            let untold = Untold::default();
+            let noted = untold.clone();
+            let events: EventSink = Arc::new(move |event| noted.note(output.summer_event(event)));
+            let ended = block_on(async {
                 let shutdown = signals()?;
                 run(config, events, shutdown).await
-            })
+            });
+            untold.after(ended)
         }
         SummerCommand::Schema => output.raw(config::SAMPLE.as_bytes()),
     }

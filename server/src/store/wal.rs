@@ -118,7 +118,7 @@ pub(super) fn cut(path: &Path) -> Result<(u32, PathBuf)> {
     }
     let fresh = beside(path, "-wal.new");
     let replace = || {
-        copy_sound(path, &fresh, sound, page_size)?;
+        copy_sound(path, &fresh, sound, page_size).inspect_err(|_| drop(fs::remove_file(&fresh)))?;
         fs::rename(&log, &kept)?;
         // An index of the longer log; SQLite makes it anew.
         match fs::remove_file(beside(path, "-shm")) {

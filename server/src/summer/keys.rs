@@ -10,6 +10,7 @@ use dp_pvi_proto::problem::Problem;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use zeroize::Zeroizing;
 
+use crate::ca::check_client;
 use crate::error::{Result, ServerError};
 use crate::files::create_private_directory;
 
@@ -34,6 +35,7 @@ pub struct RequestFiles {
 /// A name that breaks the rules; a file exists or cannot be written.
 pub fn make_request(federation: &str, name: ClientId, folder: &Path) -> Result<RequestFiles> {
     let uri = PeerName::client(federation, Party::Summer, name.clone()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
+    check_client(&name, Party::Summer).map_err(|problem| ServerError::Usage(problem.into()))?;
     let identity = generate_identity().map_err(|e| ServerError::Failed(Problem::of(e)))?;
     let files = RequestFiles {
         request: folder.join(format!("{name}.csr.pem")),

@@ -158,9 +158,9 @@ impl FileVault {
             }
         }
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(key)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &target)?;
+        let arrived = file.write_all(key).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, &target));
+        // Half a key would only keep a full disk full.
+        arrived.inspect_err(|_| drop(erase(&temporary)))?;
         sync_directory(&target)?;
         // Last, because the key's time of change moves until here. A key without a binding was never used.
         let binding = self.binding(round, &file.metadata()?);

@@ -3,6 +3,7 @@
 
 mod connections;
 mod damage;
+mod outputs;
 mod pages;
 mod process;
 mod run;

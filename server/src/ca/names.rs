@@ -1,0 +1,46 @@
+//! Names that a certificate of the federation may carry: those of its server, and those of its clients.
+
+use std::net::IpAddr;
+
+use dp_pvi_privacy::ClientId;
+use dp_pvi_proto::identity::Party;
+use rustls_pki_types::ServerName;
+
+/// Whether a client accepts a server under this name or address, by the rule by which it looks for it in a certificate; or else what is wrong.
+pub(super) fn check_server(name: &str) -> Result<(), String> {
+    let accepted = match name.parse::<IpAddr>() {
+        Ok(address) => return check_address(address),
+        // The point at the end is no part of the name in a certificate.
+        Err(_) => !name.ends_with('.') && ServerName::try_from(name).is_ok(),
+    };
+    if accepted {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} is no name of a server, and no site would accept it: write the name alone, like fed.example.org, without https://, port, blanks, * or a \
+         point at its end"
+    ))
+}
+
+/// The same of an address.
+pub(super) fn check_address(address: IpAddr) -> Result<(), String> {
+    if address.is_unspecified() || address.is_multicast() {
+        return Err(format!("{address} is the address of no server: write the one by which sites reach it, like 192.0.2.7"));
+    }
+    Ok(())
+}
+
+/// Whether a client may have this name. Its certificate is NAME.pem, which must not be one of the federation's own files.
+pub(crate) fn check_client(client: &ClientId, party: Party) -> Result<(), String> {
+    let taken = match client.as_str() {
+        "ca" | "crl" | "server" => true,
+        "summer" => party != Party::Summer,
+        _ => false,
+    };
+    if taken {
+        return Err(format!(
+            "nobody can be called {client}: {client}.pem is a file of the federation itself. The client must ask again under another name"
+        ));
+    }
+    Ok(())
+}

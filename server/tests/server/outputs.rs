@@ -1,0 +1,165 @@
+//! Where results go: files that replace plain files only, and a standard output whose losses are told.
+
+use std::fs::File;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use crate::support::{Fed, Plan, Process};
+
+fn program(fed: &Fed, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"));
+    command.args(arguments).arg("--config").arg(fed.config_path()).stdin(Stdio::null());
+    command
+}
+
+/// A standard output that takes nothing.
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// Results are lost, and the program says so.
+#[track_caller]
+fn lost(output: &Output, what: &[&str]) {
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(12), "{what:?}: {log}");
+    assert!(log.contains("results are lost") && log.contains("No space left on device"), "{what:?}: {log}");
+    assert!(!log.contains("panicked"), "{what:?}: {log}");
+}
+
+fn is_link(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).unwrap().is_symlink()
+}
+
+/// No half-written file is left beside a result.
+fn nothing_beside(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(!name.ends_with(".new"), "{name} is left in {}", folder.display());
+    }
+}
+
+#[test]
+fn check_writes_where_a_link_leads_and_into_pipes_and_devices() {
+    let fed = Fed::new(2, &Plan::default());
+    let task = fed.task().to_bytes();
+    let check = |target: &Path| {
+        let output = program(&fed, &["check", "-o", target.to_str().unwrap()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let (link, real) = (fed.path("link.json"), fed.path("real.json"));
+    std::fs::write(&real, "old").unwrap();
+    symlink("real.json", &link).unwrap();
+    check(&link);
+    assert!(is_link(&link));
+    assert_eq!(std::fs::read(&real).unwrap(), task);
+
+    let pipe = fed.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (sender, read) = std::sync::mpsc::channel();
+    let end = pipe.clone();
+    std::thread::spawn(move || sender.send(std::fs::read(end).unwrap()));
+    check(&pipe);
+    assert_eq!(read.recv_timeout(Duration::from_secs(20)).expect("the pipe is written to"), task);
+    assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+
+    // Standard output, by its own name and by a link: the task, then what `check` says.
+    let stdout = fed.path("stdout");
+    symlink("/dev/stdout", &stdout).unwrap();
+    for target in [Path::new("/dev/stdout"), &stdout] {
+        let printed = check(target);
+        assert!(printed.starts_with(&task), "{}", String::from_utf8_lossy(&printed));
+        assert!(String::from_utf8_lossy(&printed).contains("task hash"));
+    }
+    assert!(is_link(&stdout) && is_link(Path::new("/dev/stdout")));
+    let both = fed.path("both");
+    let status = program(&fed, &["check", "-o", "/dev/stdout"]).stdout(File::create(&both).unwrap()).status().unwrap();
+    let printed = std::fs::read(&both).unwrap();
+    assert!(status.success() && printed.starts_with(&task) && printed.len() > task.len());
+
+    let output = program(&fed, &["check", "-o", "/dev/full"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(12));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/full"));
+    nothing_beside(fed.root.path());
+}
+
+#[test]
+fn finding_bugs_6_no_result_is_lost_without_a_word() {
+    let fed = Fed::new(2, &Plan::default());
+    let [tls, made, summer] = ["tls", "made", "summer"].map(|name| fed.path(name).to_str().unwrap().to_owned());
+    let commands: &[&[&str]] = &[
+        &["check"],
+        &["check", "--format", "json"],
+        &["config", "schema"],
+        &["completions", "bash"],
+        &["account", "--sigma", "10", "--steps", "10", "--relation", "replace-one", "--sampling", "none"],
+        &["ca", "init", "--federation", "another", "--dns", "localhost", "-o", &made],
+        &["ca", "list", "--ca", &tls],
+        &["ca", "renew", "--ca", &tls],
+        &["summer", "csr", "--federation", "fed", "-o", &summer],
+        &["summer", "schema"],
+        &["--help"],
+        &["check", "--help"],
+        &["--version"],
+    ];
+    for arguments in commands {
+        lost(&program(&fed, arguments).stdout(full()).output().unwrap(), arguments);
+    }
+    let server = Process::spawn(&fed, &[]);
+    for arguments in [&["status"][..], &["status", "--format", "json"], &["pause"], &["resume"], &["migrate"], &["stop"]] {
+        lost(&program(&fed, arguments).stdout(full()).output().unwrap(), arguments);
+    }
+    server.kill();
+    // A reader that has seen enough is no full disk.
+    let mut child = program(&fed, &["config", "schema"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_ne!(child.wait().unwrap().code(), Some(12));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_of_a_run_go_where_links_lead_and_their_loss_is_told() {
+    let fed = Fed::new(2, &Plan { linger: "1s", ..Plan::default() });
+    let server = Process::spawn(&fed, &[]);
+    let mut sites = [fed.member("a").join(server.address).await, fed.member("b").join(server.address).await];
+    for _ in 0..2 {
+        for site in &mut sites {
+            let start = site.round().await;
+            site.send(&start, &[1.0, 2.0, 3.0, 4.0]).await.unwrap();
+        }
+    }
+    for site in &mut sites {
+        site.finished().await;
+    }
+    server.event("exported");
+    assert_eq!(server.exit_code(), Some(0));
+
+    let out = fed.path("out");
+    std::fs::create_dir(&out).unwrap();
+    for (link, target) in [("posterior.json", "../real.json"), ("report.html", "../real.html"), ("t.jsonl", "/dev/stdout")] {
+        symlink(target, out.join(link)).unwrap();
+    }
+    let (folder, transcript) = (out.to_str().unwrap(), out.join("t.jsonl"));
+    let output = program(&fed, &["export", "-o", folder, "--transcript", transcript.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(["posterior.json", "report.html", "t.jsonl"].iter().all(|name| is_link(&out.join(name))));
+    let posterior: serde_json::Value = serde_json::from_slice(&std::fs::read(fed.path("real.json")).unwrap()).unwrap();
+    assert_eq!(posterior["rounds"], 2);
+    assert!(std::fs::read_to_string(fed.path("real.html")).unwrap().ends_with("</html>"));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines.len() == 3 && lines[..2].iter().all(|line| line.starts_with('{')) && lines[2].contains("results written"), "{printed}");
+
+    let exported = program(&fed, &["export", "-o", folder]).stdout(full()).output().unwrap();
+    lost(&exported, &["export"]);
+    let full_transcript = program(&fed, &["export", "-o", folder, "--transcript", "/dev/full"]).output().unwrap();
+    assert_eq!(full_transcript.status.code(), Some(12));
+    // A run that is over is served once more: it goes on to its end, and then says what was lost.
+    std::fs::remove_file(fed.path("state/posterior.json")).unwrap();
+    lost(&program(&fed, &["run", "--quiet"]).stdout(full()).output().unwrap(), &["run"]);
+    assert!(fed.path("state/posterior.json").exists());
+    nothing_beside(&out);
+    nothing_beside(&fed.path("state"));
+    nothing_beside(fed.root.path());
+}
