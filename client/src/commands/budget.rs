@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::view;
 use crate::config::Config;
 use crate::error::Result;
-use crate::output::{Output, epsilon, json_number, name_of};
+use crate::output::{Format, Output, epsilon, json_number, name_of};
 use crate::{keys, ledger};
 
 /// Prints what was spent and what is left, beside a running client if there is one.
@@ -126,6 +126,9 @@ pub fn freeze(config: &Config, state: FreezeState, output: Output) -> Result<()>
 pub fn history(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
     let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
+    if output.format() == Format::Text && view::charges(ledger.rows())?.is_empty() {
+        output.line("nothing was released yet");
+    }
     for ((row, _), total) in ledger.rows().iter().zip(ledger.readings()?) {
         let RowBody::Reserved { release, .. } = &row.body else { continue };
         let state = ledger.state(release).map_or("unknown", state_name);

@@ -370,6 +370,7 @@ fn results_that_cannot_be_written_end_the_program_with_12() {
         &["ledger", "show"],
         &["ledger", "verify"],
         &["budget", "show"],
+        &["budget", "history"],
         &["check", "--offline"],
         &["data", "inspect"],
         &["completions", "bash"],

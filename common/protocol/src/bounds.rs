@@ -170,11 +170,24 @@ pub(crate) fn refusal(refusal: &Refusal) -> Result<(), OutOfBounds> {
     release(&refusal.release)
 }
 
+/// What rounding may add to a share.
+const ROUNDING: f64 = 1e-9;
+
 pub(crate) fn metrics_report(report: &MetricsReport) -> Result<(), OutOfBounds> {
     run(report.run)?;
     round(report.round)?;
-    let HeldOutMetrics { records, reliability, pit, interval_coverage, roc, confusion, class_reliability, .. } = &report.metrics;
-    within(*records <= RECORDS, "the records of a test set")?;
+    let metrics = &report.metrics;
+    let HeldOutMetrics { records, reliability, pit, interval_coverage, roc, confusion, class_reliability, .. } = metrics;
+    within((1..=RECORDS).contains(records), "the records of a test set")?;
+    // NaN is what was found at that posterior: it gave no probabilities, or no numbers.
+    let unless_nan = |number: Option<f64>, fits: &dyn Fn(f64) -> bool| number.is_none_or(|number| number.is_nan() || fits(number));
+    let shares = [metrics.accuracy, metrics.calibration_error, metrics.auc];
+    let a_share = |number: f64| (-ROUNDING..=1.0 + ROUNDING).contains(&number);
+    within(shares.iter().all(|number| unless_nan(*number, &a_share)), "a share of a report")?;
+    within(unless_nan(metrics.brier, &|brier| (-ROUNDING..=2.0 + ROUNDING).contains(&brier)), "the Brier score of a report")?;
+    let errors = [metrics.rmse, metrics.deviance, metrics.ranked_probability_score];
+    within(errors.iter().all(|number| unless_nan(*number, &|error| error >= -ROUNDING)), "an error of a report")?;
+    within(metrics.log_likelihood != f64::INFINITY, "the likelihood of a report")?;
     within(
         confusion.len() <= CLASSES
             && class_reliability.len() <= CLASSES

@@ -130,6 +130,17 @@ fn finding_attack_b1_every_integer_of_a_signed_message_is_compared_with_the_tabl
     let report = |metrics: HeldOutMetrics| said(&MetricsReport { run: desk.coordinator.run(), round: 0, metrics });
     assert_eq!(report(metrics.clone()), Ok(()));
     assert_eq!(report(HeldOutMetrics { records: u64::MAX, ..metrics.clone() }), out("the records of a test set"));
+    assert_eq!(report(HeldOutMetrics { records: 0, ..metrics.clone() }), out("the records of a test set"));
+    for accuracy in [f64::INFINITY, -0.1, 1.1] {
+        assert_eq!(report(HeldOutMetrics { accuracy: Some(accuracy), ..metrics.clone() }), out("a share of a report"));
+    }
+    assert_eq!(report(HeldOutMetrics { calibration_error: Some(-1e308), ..metrics.clone() }), out("a share of a report"));
+    for brier in [-1.0, f64::INFINITY, 1e308] {
+        assert_eq!(report(HeldOutMetrics { brier: Some(brier), ..metrics.clone() }), out("the Brier score of a report"));
+    }
+    assert_eq!(report(HeldOutMetrics { rmse: Some(-1.0), ..metrics.clone() }), out("an error of a report"));
+    assert_eq!(report(HeldOutMetrics { log_likelihood: f64::INFINITY, ..metrics.clone() }), out("the likelihood of a report"));
+    assert_eq!(report(HeldOutMetrics { accuracy: Some(f64::NAN), brier: Some(2.0), ..metrics.clone() }), Ok(()));
     assert_eq!(report(HeldOutMetrics { pit: vec![u64::MAX], ..metrics.clone() }), out("the records of a bin"));
     assert_eq!(report(HeldOutMetrics { reliability: vec![(0.5, 0.5, 1); BINS + 1], ..metrics.clone() }), out("the bins of a report"));
     assert_eq!(report(HeldOutMetrics { reliability: vec![(f64::NAN, 0.5, 1)], ..metrics.clone() }), out("the bins of a report"));
