@@ -243,6 +243,21 @@ impl Federation {
         Server { process, address }
     }
 
+    /// Starts all parties of a run. Evaluators join first: sites alone may bring a short run to its end before a slow evaluator comes.
+    ///
+    /// # Panics
+    /// An evaluator does not join.
+    #[must_use]
+    pub fn start_clients(&self, parties: &[Party], address: &str) -> Vec<Process> {
+        let (evaluators, sites): (Vec<&Party>, Vec<&Party>) = parties.iter().partition(|party| party.nominal_units.is_none());
+        let mut clients: Vec<Process> = evaluators.iter().map(|party| self.start_client(&party.name, address)).collect();
+        for evaluator in &clients {
+            evaluator.wait_for("it has joined", |event| event["event"] == "joined");
+        }
+        clients.extend(sites.iter().map(|party| self.start_client(&party.name, address)));
+        clients
+    }
+
     /// Starts a client against `address`.
     #[must_use]
     pub fn start_client(&self, client: &str, address: &str) -> Process {
@@ -448,7 +463,7 @@ pub fn outcome(command: &mut Command) -> (i32, String, String) {
 /// When one does not.
 pub fn complete(federation: &Federation, parties: &[Party]) -> Vec<Value> {
     let mut server = federation.start_server();
-    let mut clients: Vec<_> = parties.iter().map(|p| federation.start_client(&p.name, &server.address)).collect();
+    let mut clients = federation.start_clients(parties, &server.address);
     for client in &mut clients {
         client.expect(0);
     }

@@ -6,6 +6,7 @@ mod common;
 mod config;
 mod contrast;
 mod ledger;
+mod output;
 mod plan;
 mod predictions;
 mod rehearsal;

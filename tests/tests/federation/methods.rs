@@ -45,7 +45,7 @@ fn once(model: &Model, update: &Update, trust: Trust) {
     let plan = json(&run(look.env("DP_PVI__SITE__SERVER", &server.address)));
     assert_eq!(plan["would_run"], true, "{plan}");
     let mut summer = aggregated.then(|| federation.start_summer(&server.address));
-    let mut clients: Vec<_> = parties.iter().map(|p| federation.start_client(&p.name, &server.address)).collect();
+    let mut clients = federation.start_clients(&parties, &server.address);
     clients.iter_mut().for_each(|client| client.expect(0));
     server.process.expect(0);
     summer.iter_mut().for_each(|summer| summer.expect(0));
