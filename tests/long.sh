@@ -21,6 +21,7 @@ faults       | 900  | common/protocol common/simulator common/privacy/src/ledger
 rollbacks    | 1800 |
 secagg       | 3600 |
 fuzz         | 3600 |
+descriptions | 1500 | client/src/database
 engine       | 3000 | common/engine common/privacy/src/parts.rs common/inference/src/methods/parts.rs common/inference/src/methods/asked.rs common/data/src/blocks.rs client/src/engine
 '
 
@@ -41,6 +42,7 @@ run() {
     faults) DP_PVI_FAULT_SEEDS=${DP_PVI_FAULT_SEEDS:-1000} cargo test --locked --workspace --test simulator -- faults:: --nocapture ;;
     rollbacks) DP_PVI_ROLLBACKS=${DP_PVI_ROLLBACKS:-100} cargo test --locked --workspace --test federation -- budget:: ;;
     secagg) cargo test --locked --workspace --test secagg -- --ignored ;;
+    descriptions) DP_PVI_DESCRIPTIONS=${DP_PVI_DESCRIPTIONS:-10000} cargo test --locked --workspace --test federation -- descriptions:: --nocapture ;;
     fuzz) fuzz ;;
     engine) common/engine/test.sh ;;
     esac

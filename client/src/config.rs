@@ -29,7 +29,7 @@ use tracing::warn;
 pub use self::aggregation::Aggregation;
 use self::aggregation::RawAggregation;
 use self::database::RawDatabase;
-pub use self::database::{Database, DatabaseTls, KeepRows};
+pub use self::database::{Database, DatabaseTls, KeepRows, RowsBy};
 pub use self::engine::Engine;
 use self::engine::RawEngine;
 use crate::error::{CONFIGURATION, ClientError, Result};

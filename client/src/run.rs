@@ -16,6 +16,7 @@ use rand_core::CryptoRng;
 
 use crate::clock::SystemClock;
 use crate::config::{Approve, Config};
+use crate::database;
 use crate::error::{ClientError, Result};
 use crate::history::Recording;
 use crate::snapshot::LocalSchema;
@@ -77,10 +78,12 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
     // Where runs are charged whole, none is begun that the budget does not pay.
     let partial_runs = if ledger.rule() == FilterRule::Envelopes { PartialRuns::Refuse } else { policy.partial_runs };
     let policy = Policy { partial_runs, ..policy };
-    let ledger = ledger.of_units(LocalSchema::read(&config.data.schema)?.schema().unit_in_words())?;
+    let schema = LocalSchema::read(&config.data.schema)?;
+    let ledger = ledger.of_units(schema.schema().unit_in_words())?;
+    let rows = database::declared(config.data.database.as_ref(), schema.schema())?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config, noise).await?;
-    let mut participant = Participant::new(identity, policy, private.nominal_units, ledger);
+    let mut participant = Participant::new(identity, policy, private.nominal_units, ledger).with_rows(rows);
     let mut transport = Recording::new(GrpcTransport::new(&config.site, tls), &config.site.state, &config.data.name);
     let patience = patience(config);
     let outcome = drive_site(&mut participant, &mut transport, &mut trainer, &SystemClock, observer, &patience)

@@ -12,6 +12,7 @@ mod transcript;
 
 use std::path::{Path, PathBuf};
 
+use dp_pvi_posterior::task::TaskError;
 use dp_pvi_reading::agreement::{self, Agreement, NotTested, SiteReleases};
 use dp_pvi_reading::divided::{self, Undividable};
 use dp_pvi_reading::document::{DocumentError, Evaluation, PosteriorDocument};
@@ -135,9 +136,10 @@ fn agreement(config: &Config, reader: &Reader, run: &StoredRun, history: &Histor
 }
 
 fn statements(history: &History) -> Result<Vec<PrivacyStatement>> {
-    let statements = history.sites().map(|(site, releases)| statement(&history.task, site, releases));
+    let rows = |site| history.members.get(site).map(|member| member.rows.clone()).unwrap_or_default();
+    let statements = history.sites().map(|(site, releases)| Ok(statement(&history.task, site, releases)?.of_rows(rows(site))));
     let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}").into());
-    statements.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| failed(&e))
+    statements.collect::<std::result::Result<Vec<_>, TaskError>>().map_err(|e| failed(&e))
 }
 
 /// The document with certificates of what it says of privacy.

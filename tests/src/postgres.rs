@@ -32,6 +32,19 @@ impl Postgres {
     /// When it is installed and does not start.
     #[must_use]
     pub fn start(tls: &Path) -> Option<Self> {
+        Self::start_with(Some(tls))
+    }
+
+    /// The same without TLS.
+    ///
+    /// # Panics
+    /// When it is installed and does not start.
+    #[must_use]
+    pub fn start_plain() -> Option<Self> {
+        Self::start_with(None)
+    }
+
+    fn start_with(tls: Option<&Path>) -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!("SKIPPED: PostgreSQL is not installed (Debian: apt-get install postgresql)");
             return None;
@@ -39,7 +52,7 @@ impl Postgres {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (data, home) = (folder.path().join("data"), folder.path());
         fs::set_permissions(home, fs::Permissions::from_mode(0o755)).expect("permissions");
-        for name in ["server.pem", "server.key"] {
+        for (tls, name) in tls.into_iter().flat_map(|tls| ["server.pem", "server.key"].map(|name| (tls, name))) {
             fs::copy(tls.join(name), home.join(name)).expect("a copy");
             fs::set_permissions(home.join(name), fs::Permissions::from_mode(0o600)).expect("permissions");
         }
@@ -53,11 +66,14 @@ impl Postgres {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
         let mut server = as_user(&programs.join("postgres"));
         server.arg("-D").arg(&data).arg("-k").arg(home).args(["-p", &port.to_string()]);
-        for setting in ["listen_addresses=127.0.0.1", "fsync=off", "ssl=on", "max_connections=20", "shared_buffers=32MB", "jit=off"] {
+        for setting in ["listen_addresses=127.0.0.1", "fsync=off", "max_connections=20", "shared_buffers=32MB", "jit=off"] {
             server.args(["-c", setting]);
         }
-        for (key, file) in [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")] {
-            server.arg("-c").arg(format!("{key}={}", home.join(file).display()));
+        if tls.is_some() {
+            server.args(["-c", "ssl=on"]);
+            for (key, file) in [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")] {
+                server.arg("-c").arg(format!("{key}={}", home.join(file).display()));
+            }
         }
         let log = fs::File::create(folder.path().join("log")).expect("a file");
         let server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("postgres starts");

@@ -106,6 +106,7 @@ impl Liar {
             nominal_units: site.then_some(20),
             ledger: site.then_some((PrivacyUnit::Record, Relation::ReplaceOne)),
             ledger_head: site.then_some(LedgerHead { seq: 0, hash: Hash::default() }),
+            rows: Some(dp_pvi_reading::origin::Origin::default()),
             software: "liar".into(),
         }
     }

@@ -12,7 +12,8 @@ use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
 use super::plan;
-use crate::config::Config;
+use crate::config::{Config, Database};
+use crate::database::trial;
 use crate::error::{ClientError, Result};
 use crate::ledger::{self, LedgerView};
 use crate::output::{Output, name_of};
@@ -65,6 +66,9 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
         report.warn("data", &note);
     }
+    if let (Some(database), Some(loaded)) = (&config.data.database, &loaded) {
+        try_query(&mut report, database, loaded.schema.schema().unit_column());
+    }
     readable_by_all(&config).iter().for_each(|warning| report.warn("data", warning));
     let ledger = match (config.private(), identity) {
         (Ok(private), Some(key)) => {
@@ -106,6 +110,25 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
         }
     }
     report.end()
+}
+
+/// What can be tried of a query that the operator vouches for.
+fn try_query(report: &mut Report, database: &Database, unit_column: Option<&str>) {
+    let found = match trial(database, unit_column) {
+        Ok(None) => return,
+        Ok(Some(found)) => found,
+        Err(error) => return report.warn("query", &format!("it was not tried: {}", error.shown())),
+    };
+    found.untried.iter().for_each(|words| report.warn("query", &format!("not tried: {words}")));
+    let outcome = match found.against.is_empty() {
+        true => Ok(found.tried),
+        false => Err(ClientError::Refused(
+            format!("{}: {}; so it is not as its operator says", database.rows.file().display(), found.against.join("; ")).into(),
+        )),
+    };
+    report.step("query", outcome, |tried| {
+        format!("the same rows of all others when {} (a trial proves nothing: it stands on your word)", tried.join(", "))
+    });
 }
 
 /// What a visit will take, by a rehearsal on invented records.

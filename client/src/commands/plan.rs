@@ -84,6 +84,7 @@ pub(super) async fn ask_server(config: &Config, private: &PrivateData, ledger: &
             nominal_units: Some(private.nominal_units),
             ledger: Some((private.identity.unit, private.identity.relation)),
             ledger_head: Some(ledger.head()),
+            rows: None,
             software: identity.software,
         },
         &identity.key,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dp_pvi_privacy::Hash;
 use serde::Deserialize;
@@ -14,20 +15,40 @@ use crate::error::{ClientError, Result};
 pub struct Database {
     /// Host, port, user and database; no password.
     pub server: tokio_postgres::Config,
-    /// File with the query.
-    pub query: PathBuf,
+    /// What the rows are.
+    pub rows: RowsBy,
     /// File with the password (0600); without it the environment may have one.
     pub password_file: Option<PathBuf>,
     /// Whether the connection is encrypted, and who vouches for the server.
     pub tls: DatabaseTls,
-    /// Column with a person's id in every table that is not public.
-    pub unit_key: String,
-    /// Tables that hold nothing of any person.
-    pub public_tables: Vec<String>,
-    /// The query for which the operator gives a word, where its text does not show that each person's rows are of that person alone.
-    pub vouched: Option<Hash>,
+    /// How long the server may take to answer a question.
+    pub answer: Duration,
     /// How long the rows stay on the disk.
     pub keep: KeepRows,
+}
+
+/// Where it is written what the rows are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowsBy {
+    /// In a description, of which the program makes its questions.
+    Description(PathBuf),
+    /// In a query of the operator's, with the hash by which the operator vouches for it.
+    Query {
+        /// File with the query.
+        file: PathBuf,
+        /// That each person's rows are that person's, for this text alone.
+        vouched: Option<Hash>,
+    },
+}
+
+impl RowsBy {
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        match self {
+            Self::Description(file) | Self::Query { file, .. } => file,
+        }
+    }
 }
 
 /// Whether the connection to the database is encrypted.
@@ -57,14 +78,13 @@ pub enum KeepRows {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDatabase {
     url: String,
-    query: PathBuf,
+    records: Option<PathBuf>,
+    query: Option<PathBuf>,
+    vouched: Option<String>,
     password_file: Option<PathBuf>,
     ca: Option<PathBuf>,
     tls: Option<RawTls>,
-    unit_key: Option<String>,
-    #[serde(default)]
-    public_tables: Vec<String>,
-    vouched: Option<String>,
+    answer_seconds: Option<u32>,
     #[serde(default)]
     keep_rows: KeepRows,
 }
@@ -141,14 +161,29 @@ impl RawDatabase {
             let hash = text.strip_prefix("sha256:").and_then(|_| text.parse().ok());
             hash.ok_or_else(|| refuse("vouched", "is not \"sha256:…\", as the message prints it that asks for your word"))
         });
+        let rows = match (self.records, self.query, vouched.transpose()?) {
+            (Some(file), None, None) => RowsBy::Description(folder.join(file)),
+            (None, Some(file), vouched) => RowsBy::Query { file: folder.join(file), vouched },
+            (Some(_), None, Some(_)) => {
+                return Err(refuse("vouched", "goes with `query`: in a description, name the relations that you vouch for"));
+            }
+            _ => {
+                return Err(refuse(
+                    "records",
+                    "is missing: name the file that describes the rows (or, in its place, `query` with a query that you vouch for)",
+                ));
+            }
+        };
+        let answer = self.answer_seconds.unwrap_or(600);
+        if !(1..=86_400).contains(&answer) {
+            return Err(refuse("answer_seconds", "is not 1 to 86400"));
+        }
         Ok(Database {
             server,
-            query: folder.join(self.query),
+            rows,
             password_file: self.password_file.map(|file| folder.join(file)),
             tls,
-            unit_key: self.unit_key.unwrap_or_else(|| "person_id".into()),
-            public_tables: self.public_tables,
-            vouched: vouched.transpose()?,
+            answer: Duration::from_secs(answer.into()),
             keep: self.keep_rows,
         })
     }

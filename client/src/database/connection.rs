@@ -1,30 +1,42 @@
-//! The connection: TLS by the site's own authority, the password from a file or from the environment, one read-only transaction.
+//! The connection: TLS by the site's own authority, the password from a file or from the environment, one read-only transaction, and a limit for the
+//! time and the length of every answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dp_pvi_proto::problem::Problem;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Error, NoTls};
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_stream::StreamExt;
 use zeroize::Zeroizing;
 
+use super::frames::{Encrypted, Frames};
 use crate::config::{Database, DatabaseTls};
 use crate::error::{ClientError, Result};
 use crate::keys;
 
-/// How long the server may take to answer the first time.
+/// How long the server may take at most until it takes questions.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Rows of one answer.
+pub(super) const BATCH: usize = 2_048;
+/// Bytes of the cells of one answer.
+const LONGEST_ANSWER: usize = 1 << 28;
 /// The variable that PostgreSQL's own programs read.
 const PASSWORD: &str = "PGPASSWORD";
 
 /// One state of the database, until it is dropped.
 pub(super) struct Connection {
-    pub(super) client: Client,
+    client: Client,
+    database: Database,
+    /// Why the line ended, if it did.
+    ended: Ended,
     /// Moves the bytes.
     driver: JoinHandle<()>,
 }
@@ -35,42 +47,171 @@ impl Drop for Connection {
     }
 }
 
-/// Connects and begins the transaction.
-///
-/// # Errors
-/// See [`super::fetch`].
-pub(super) async fn open(database: &Database) -> Result<Connection> {
-    let mut config = database.server.clone();
-    if let Some(password) = password(database)? {
-        config.password(password.as_slice());
+/// Why the line ended, as the part of the program knows that moves the bytes.
+type Ended = Arc<Mutex<Option<Error>>>;
+
+/// Moves the bytes until the line ends.
+fn moving(connection: impl Future<Output = std::result::Result<(), Error>> + Send + 'static, ended: &Ended) -> JoinHandle<()> {
+    let ended = Arc::clone(ended);
+    tokio::spawn(async move {
+        if let (Err(error), Ok(mut ended)) = (connection.await, ended.lock()) {
+            *ended = Some(error);
+        }
+    })
+}
+
+/// What a transaction may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Read tables that a description names: every name is that of `pg_catalog` or has its schema.
+    Described,
+    /// Read what a query of the operator's says.
+    Query,
+    /// Make temporary views, too. It ends without a trace.
+    Trial,
+}
+
+impl Connection {
+    /// Connects and begins the transaction.
+    ///
+    /// # Errors
+    /// See [`super::fetch`].
+    pub(super) async fn open(database: &Database, access: Access) -> Result<Self> {
+        let ended = Ended::default();
+        let connecting = Self::connect(database, &ended);
+        let patience = PATIENCE.min(database.answer);
+        let silent = |_| silent(database, patience, "has not let this program in");
+        let (client, driver) = timeout(patience, connecting).await.map_err(silent)??;
+        let connection = Self { client, database: database.clone(), ended, driver };
+        // One text for one value, whatever the server's or the role's defaults are.
+        let mode = if access == Access::Trial { "READ WRITE" } else { "READ ONLY" };
+        let mut settings = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ {mode}; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL extra_float_digits = 1; \
+             SET LOCAL TimeZone = 'UTC'; SET LOCAL standard_conforming_strings = on; SET LOCAL statement_timeout = {}",
+            database.answer.as_millis()
+        );
+        if access == Access::Described {
+            settings.push_str("; SET LOCAL search_path = pg_catalog; SET LOCAL row_security = off");
+        }
+        connection.execute(&settings).await?;
+        Ok(connection)
     }
-    config.application_name("dp-pvi-client").connect_timeout(PATIENCE);
-    let failed = |e: Error| explain(database, &e);
-    let (client, driver) = match &database.tls {
-        DatabaseTls::Required { ca } => {
-            let roots = roots(&keys::read_public("database.ca", ca)?)?;
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let tls = ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .map_err(|e| ClientError::Failed(Problem::of(e)))?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            config.ssl_mode(SslMode::Require);
-            let (client, connection) = config.connect(MakeRustlsConnect::new(tls)).await.map_err(failed)?;
-            (client, tokio::spawn(async move { drop(connection.await) }))
+
+    async fn connect(database: &Database, ended: &Ended) -> Result<(Client, JoinHandle<()>)> {
+        let mut config = database.server.clone();
+        if let Some(password) = password(database)? {
+            config.password(password.as_slice());
         }
-        DatabaseTls::Off => {
-            config.ssl_mode(SslMode::Disable);
-            let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
-            (client, tokio::spawn(async move { drop(connection.await) }))
+        config.application_name("dp-pvi-client");
+        let failed = |e: Error| explain(database, &e);
+        match &database.tls {
+            DatabaseTls::Required { ca } => {
+                let roots = roots(&keys::read_public("database.ca", ca)?)?;
+                let provider = Arc::new(rustls::crypto::ring::default_provider());
+                let tls = ClientConfig::builder_with_provider(provider)
+                    .with_safe_default_protocol_versions()
+                    .map_err(|e| ClientError::Failed(Problem::of(e)))?
+                    .with_root_certificates(roots)
+                    .with_no_client_auth();
+                config.ssl_mode(SslMode::Require);
+                let (client, connection) = config.connect(Encrypted(MakeRustlsConnect::new(tls))).await.map_err(failed)?;
+                Ok((client, moving(connection, ended)))
+            }
+            DatabaseTls::Off => {
+                config.ssl_mode(SslMode::Disable);
+                let port = config.get_ports().first().copied().unwrap_or(5432);
+                let unreachable = |e: std::io::Error| {
+                    let place = database.place();
+                    ClientError::Unavailable(
+                        format!("the database at {place} cannot be reached ({e}): nothing was sent and nothing charged; start again")
+                            .into(),
+                    )
+                };
+                match config.get_hosts() {
+                    [Host::Unix(folder)] => {
+                        let stream = UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await.map_err(unreachable)?;
+                        // Only the owner of the folder can listen there, so a password is not overheard.
+                        let (client, connection) = config.connect_raw(Frames::new(stream, true), NoTls).await.map_err(failed)?;
+                        Ok((client, moving(connection, ended)))
+                    }
+                    [Host::Tcp(host)] => {
+                        let stream = TcpStream::connect((host.as_str(), port)).await.map_err(unreachable)?;
+                        stream.set_nodelay(true).map_err(unreachable)?;
+                        let (client, connection) = config.connect_raw(Frames::new(stream, false), NoTls).await.map_err(failed)?;
+                        Ok((client, moving(connection, ended)))
+                    }
+                    _ => Err(ClientError::config("database.url", "names more than one host")),
+                }
+            }
         }
-    };
-    let connection = Connection { client, driver };
-    // One text for one value, whatever the server's or the role's defaults are.
-    let settings = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL extra_float_digits = 1; \
-                    SET LOCAL TimeZone = 'UTC'";
-    connection.client.batch_execute(settings).await.map_err(failed)?;
-    Ok(connection)
+    }
+
+    /// Runs a statement that gives no rows.
+    ///
+    /// # Errors
+    /// See [`super::fetch`].
+    pub(super) async fn execute(&self, sql: &str) -> Result<()> {
+        let answer = timeout(self.database.answer, self.client.batch_execute(sql)).await;
+        answer.map_err(|_| self.silent())?.map_err(|e| self.failed(&e))
+    }
+
+    /// Runs a statement that gives at most [`BATCH`] rows.
+    ///
+    /// # Errors
+    /// See [`super::fetch`].
+    pub(super) async fn ask(&self, sql: &str) -> Result<Vec<SimpleQueryRow>> {
+        timeout(self.database.answer, self.answer(sql)).await.map_err(|_| self.silent())?
+    }
+
+    async fn answer(&self, sql: &str) -> Result<Vec<SimpleQueryRow>> {
+        let stream = self.client.simple_query_raw(sql).await.map_err(|e| self.failed(&e))?;
+        tokio::pin!(stream);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(message) = stream.next().await {
+            let SimpleQueryMessage::Row(row) = message.map_err(|e| self.failed(&e))? else { continue };
+            for place in 0..row.len() {
+                bytes += row.try_get(place).map_err(|e| self.failed(&e))?.map_or(0, str::len);
+            }
+            if rows.len() == BATCH || bytes > LONGEST_ANSWER {
+                return Err(ClientError::Unavailable(
+                    format!(
+                        "the database at {} sends more than was asked for, or more than {LONGEST_ANSWER} bytes in {BATCH} rows: nothing was sent and nothing charged",
+                        self.database.place()
+                    )
+                    .into(),
+                ));
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Prepares a statement, so that its columns are known.
+    ///
+    /// # Errors
+    /// See [`super::fetch`].
+    pub(super) async fn prepare(&self, sql: &str) -> Result<Statement> {
+        let answer = timeout(self.database.answer, self.client.prepare(sql)).await;
+        answer.map_err(|_| self.silent())?.map_err(|e| self.failed(&e))
+    }
+
+    /// What went wrong, in words for the operator.
+    pub(super) fn failed(&self, error: &Error) -> ClientError {
+        let ended = self.ended.lock().ok();
+        let why = ended.as_ref().and_then(|ended| ended.as_ref()).filter(|_| error.is_closed());
+        explain(&self.database, why.unwrap_or(error))
+    }
+
+    fn silent(&self) -> ClientError {
+        silent(&self.database, self.database.answer, "has not answered a question (see [database] answer_seconds)")
+    }
+}
+
+fn silent(database: &Database, waited: Duration, what: &str) -> ClientError {
+    let (place, seconds) = (database.place(), waited.as_secs());
+    ClientError::Unavailable(
+        format!("the database at {place} {what} within {seconds} seconds: nothing was sent and nothing charged; start again").into(),
+    )
 }
 
 fn password(database: &Database) -> Result<Option<Zeroizing<Vec<u8>>>> {
@@ -114,14 +255,21 @@ pub(super) fn explain(database: &Database, error: &Error) -> ClientError {
             said.message()
         )),
         "42501" => data(format!(
-            "the database user may not read what the query asks for ({}): GRANT SELECT on it, to this user alone",
+            "the database user may not read what is asked for ({}): GRANT SELECT on it, to this user alone",
             said.message()
         )),
         "3D000" => data(format!("the database at {place} does not exist ({}): check [database] url", said.message())),
         // Syntax and names: words about the query.
         _ if code.starts_with("42") || code.starts_with("0A") || code.starts_with("25") => {
-            data(format!("the query cannot run ({}): correct {}", said.message(), database.query.display()))
+            data(format!("the database cannot answer ({}): correct {}", said.message(), database.rows.file().display()))
         }
+        "57014" => ClientError::Unavailable(
+            format!(
+                "the database at {place} stopped a question that took longer than [database] answer_seconds: nothing was sent and nothing charged; allow more, or \
+                 make an index on the persons' keys"
+            )
+            .into(),
+        ),
         _ if code.starts_with("57") || code.starts_with("08") || code.starts_with("53") => ClientError::Unavailable(
             format!(
                 "the database at {place} ended the connection or has no room ({}): nothing was sent and nothing charged; start again",
@@ -130,8 +278,8 @@ pub(super) fn explain(database: &Database, error: &Error) -> ClientError {
             .into(),
         ),
         _ => data(format!(
-            "the query failed in the database (error {code}); the database's words may quote a record and are not shown: run {} there by hand",
-            database.query.display()
+            "the database failed (error {code}); its words may quote a record and are not shown: run {} there by hand",
+            database.rows.file().display()
         )),
     }
 }

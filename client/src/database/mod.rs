@@ -1,26 +1,41 @@
-//! Records in a PostgreSQL database: the rows of a query of the site's own, read once, before the site says hello.
+//! Records in a PostgreSQL database, read once, before the site says hello.
 //!
-//! The query runs in one read-only transaction that sees one state of the database (repeatable read), and its rows come in batches through a
-//! cursor. They go to a Parquet file in the state folder, every cell as the text that PostgreSQL shows for it, and from there through the
-//! public schema as the rows of any other file do. So a row that changes in the database later changes nothing in this run.
+//! What the rows are says a description ([`description`]), of which this program makes its questions, so that each row is one person's by construction;
+//! or a query of the operator's ([`query`]), who vouches for that.
 //!
-//! What messages say: the database's words where they are about the query, its tables and its rights, and only the kind of the error where they may
+//! All questions are asked in one read-only transaction that sees one state of the database (repeatable read), and rows come in batches through
+//! cursors. They go to a Parquet file in the state folder, every cell as text, and from there through the public schema as the rows of any other file
+//! do. So a row that changes in the database later changes nothing in this run.
+//!
+//! What messages say: the database's words where they are about tables, rights and the text of a query, and only the kind of the error where they may
 //! quote a cell.
 
+mod catalogue;
 mod columns;
 mod connection;
+pub mod description;
+mod frames;
+mod person;
 pub mod query;
 mod rows;
+mod select;
+mod streams;
+mod trial;
+
+pub(crate) use self::trial::of as trial;
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dp_pvi_data::DataFile;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_reading::origin::{Origin as Declared, RowsBy as DeclaredBy};
 
-use crate::config::{Database, KeepRows};
+use self::description::Description;
+use crate::config::{Database, KeepRows, RowsBy};
 use crate::error::{ClientError, Result};
 use crate::keys;
 
@@ -48,7 +63,7 @@ impl Kept {
         Ok(Some(DataFile::At(self.path.clone())))
     }
 
-    /// Runs the query and keeps its rows until the run has ended, or as long as the process lives.
+    /// Reads the rows and keeps them until the run has ended, or as long as the process lives.
     ///
     /// # Errors
     /// As [`fetch`].
@@ -74,7 +89,7 @@ impl Kept {
             let _ = fs::remove_file(&fresh);
             return Err(error);
         }
-        Ok(DataFile::Open { name: database.query.clone(), file })
+        Ok(DataFile::Open { name: database.rows.file().to_owned(), file })
     }
 
     /// Deletes them.
@@ -91,23 +106,36 @@ impl Kept {
     }
 }
 
-/// Runs the query and gives its rows as a file without a name, which is gone when the process ends, however it ends. `beside` is a path in the folder
+/// Reads the rows and gives them as a file without a name, which is gone when the process ends, however it ends. `beside` is a path in the folder
 /// on whose disk it stands.
 ///
 /// # Errors
-/// [`ClientError::Config`]: the query's file, the password, the authority. [`ClientError::Refused`]: the query is not one whose rows of a person depend
-/// on that person alone. [`ClientError::Unavailable`]: the database does not answer, or the disk is full. [`ClientError::Data`]: the database refuses.
+/// [`ClientError::Config`]: the description or query, the password, the authority. [`ClientError::Refused`]: a table is not what the description
+/// needs, or nobody vouches for the query. [`ClientError::Unavailable`]: the database does not answer, or the disk is full. [`ClientError::Data`]: the database refuses.
 pub(crate) fn fetch(database: &Database, schema: &Schema, beside: &Path) -> Result<DataFile> {
     let folder = folder_of(beside);
     make_private(folder)?;
     let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", folder.display()), e));
     let mut file = tempfile::tempfile_in(folder).map_err(unavailable)?;
     write(database, schema, &mut file)?;
-    Ok(DataFile::Open { name: database.query.clone(), file })
+    Ok(DataFile::Open { name: database.rows.file().to_owned(), file })
 }
 
 fn write(database: &Database, schema: &Schema, file: &mut File) -> Result<()> {
-    let promised = query::read(database, schema.unit_column())?;
+    write_rows(database, schema.unit_column(), file)
+}
+
+/// Writes the rows as a Parquet file of texts. Those of a description have the person's key in `unit_column`, if there is one.
+///
+/// # Errors
+/// As reading the records of a run from a database: the description or query, a table that is not what it needs, the connection.
+pub fn write_rows(database: &Database, unit_column: Option<&str>, file: &mut File) -> Result<()> {
+    let source = Origin::read(database, unit_column)?;
+    block_on(async { rows::write(database, &source, unit_column, file).await })
+}
+
+/// Waits for work with the database.
+fn block_on<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
     // A runtime of its own on a thread of its own: whoever calls may be inside one, or not.
     std::thread::scope(|scope| {
         let work = scope.spawn(|| {
@@ -115,10 +143,77 @@ fn write(database: &Database, schema: &Schema, file: &mut File) -> Result<()> {
                 .enable_all()
                 .build()
                 .map_err(|e| ClientError::Unavailable(Problem::said(format!("threads: {e}"), e)))?;
-            runtime.block_on(rows::stream(database, &promised, schema.unit_column().is_some(), file))
+            runtime.block_on(work)
         });
         work.join().unwrap_or_else(|_| Err(ClientError::Failed("the reading of the database ended early (a bug: please report it)".into())))
     })
+}
+
+/// Where a site says that its rows come from: what its hello declares.
+///
+/// # Errors
+/// The description or query cannot be read, or nobody vouches for the query.
+pub(crate) fn declared(database: Option<&Database>, schema: &Schema) -> Result<Declared> {
+    let Some(database) = database else { return Ok(Declared::default()) };
+    let names = |tables: &[description::Table]| tables.iter().map(ToString::to_string).collect();
+    Ok(match Origin::read(database, schema.unit_column())? {
+        Origin::Description(description) => {
+            Declared { by: DeclaredBy::Description, public_tables: names(&description.public), vouched: names(&description.vouched) }
+        }
+        Origin::Query(_) => Declared { by: DeclaredBy::Query, ..Declared::default() },
+    })
+}
+
+/// What the rows are, read from its file and checked as far as the text goes.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// By a description.
+    Description(Description),
+    /// By a query that the operator vouches for.
+    Query(String),
+}
+
+impl Origin {
+    /// Reads the file that says what the rows are.
+    ///
+    /// # Errors
+    /// [`ClientError::Config`]: the file. [`ClientError::Refused`]: nobody vouches for the query, or the schema's unit does not fit.
+    pub(crate) fn read(database: &Database, unit_column: Option<&str>) -> Result<Self> {
+        let file = database.rows.file();
+        match &database.rows {
+            RowsBy::Query { vouched, .. } => query::read(file, *vouched, unit_column).map(Self::Query),
+            RowsBy::Description(_) => {
+                let text = read_text("database.records", file)?;
+                let wrong = |words: String| ClientError::config("database.records", format!("{}: {words}", file.display()));
+                let description = Description::parse(&text).map_err(wrong)?;
+                match unit_column {
+                    Some(unit) if description.columns().any(|column| column == unit) => Err(wrong(format!(
+                        "column `{unit}` is the schema's unit_column, which holds the person's key by itself: leave it out"
+                    ))),
+                    None if !description.own_rows_only() => Err(ClientError::Refused(
+                        format!(
+                            "{}: rows are made of several rows of a person, so what is hidden is the person: name a unit_column in the schema (it will hold the \
+                             person's key), with unit = \"person\" in task and budget",
+                            file.display()
+                        )
+                        .into(),
+                    )),
+                    _ => Ok(Self::Description(description)),
+                }
+            }
+        }
+    }
+}
+
+/// Longest description or query that is read.
+const LONGEST: u64 = 1 << 17;
+
+fn read_text(key: &str, path: &Path) -> Result<String> {
+    let wrong = |words: String| ClientError::config(key, format!("{}: {words}", path.display()));
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    read.map_err(|e| wrong(format!("cannot be read ({e})")))?;
+    if text.len() as u64 > LONGEST { Err(wrong(format!("is longer than {LONGEST} bytes"))) } else { Ok(text) }
 }
 
 fn folder_of(path: &Path) -> &Path {

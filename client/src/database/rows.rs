@@ -1,4 +1,4 @@
-//! The rows of the query, batch by batch, into a Parquet file of texts.
+//! The rows, batch by batch, into a Parquet file of texts.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -10,81 +10,97 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
-use tokio_postgres::SimpleQueryMessage;
-use tokio_postgres::error::SqlState;
 
-use super::columns::{self, Column};
-use super::connection::{self, Connection};
-use super::query::Promised;
+use super::Origin;
+use super::catalogue::Catalogue;
+use super::columns;
+use super::connection::{Access, BATCH, Connection};
+use super::description::Description;
+use super::person;
+use super::streams::Stream;
 use crate::config::Database;
 use crate::error::{ClientError, Result};
 
-/// Rows that are asked for at once.
-const BATCH: usize = 2_048;
 /// Cells of one row group: what is in memory at once, here and when the file is read.
 const CELLS: usize = 1 << 18;
+/// Encodings whose texts always have a UTF-8 form, in the same order.
+const ENCODINGS: [&str; 2] = ["UTF8", "LATIN1"];
 
-/// Streams the rows of the query into `file`. With `persons` every table of the query that is not public must have the column of `unit_key`.
+/// Writes the rows to `file`. Those of a description have the person's key in `unit_column`, if there is one.
 ///
 /// # Errors
 /// See [`super::fetch`].
-pub(super) async fn stream(database: &Database, query: &Promised, persons: bool, file: &mut File) -> Result<()> {
-    let connection = connection::open(database).await?;
-    let failed = |e: tokio_postgres::Error| connection::explain(database, &e);
-    // A column's name alone: with the table's before it PostgreSQL would take a function of the row for a column.
-    let keys = query.tables.iter().filter(|_| persons).map(|table| (table, &database.unit_key));
-    for (table, column) in keys.chain(query.columns.iter().map(|(table, column)| (table, column))) {
-        let quoted = column.replace('"', "\"\"");
-        let alias = if column == "t" { "u" } else { "t" };
-        let looked = connection.client.prepare(&format!("SELECT \"{quoted}\" FROM {table} AS {alias}")).await;
-        looked.map_err(|error| match error.code() {
-            Some(&SqlState::UNDEFINED_COLUMN) => {
-                let what = if *column == database.unit_key {
-                    "(unit_key), so it cannot be told whose its rows are: if it holds nothing of any person, name it in [database] public_tables; otherwise make a view \
-                     of it that has the column"
-                } else {
-                    "and a function of its rows in that place is not followed: name a column, or make a view of it"
-                };
-                let place = database.query.display();
-                ClientError::Refused(format!("{place}: the table {table} has no column `{column}` {what}").into())
-            }
-            _ => failed(error),
-        })?;
+pub(super) async fn write(database: &Database, origin: &Origin, unit_column: Option<&str>, file: &mut File) -> Result<()> {
+    match origin {
+        Origin::Description(description) => described(database, description, unit_column, file).await,
+        Origin::Query(query) => queried(database, query, file).await,
     }
-    let query = query.text.as_str();
-    // One statement with a result, or an error: so the text can be the body of a cursor.
-    let statement = connection.client.prepare(query).await.map_err(failed)?;
-    let columns = columns::of(&statement)?;
-    connection.client.batch_execute(&format!("DECLARE records NO SCROLL CURSOR FOR {query}")).await.map_err(failed)?;
-    let mut writer = Writer::new(file, columns)?;
-    fill(database, &connection, &mut writer).await?;
-    writer.close()?;
-    connection.client.batch_execute("COMMIT").await.map_err(failed)
 }
 
-async fn fill(database: &Database, connection: &Connection, writer: &mut Writer<'_>) -> Result<()> {
-    let fetch = format!("FETCH FORWARD {BATCH} FROM records");
-    loop {
-        let answer = connection.client.simple_query(&fetch).await.map_err(|e| connection::explain(database, &e))?;
-        let mut rows = 0;
-        for message in &answer {
-            let SimpleQueryMessage::Row(row) = message else { continue };
-            for (position, column) in writer.columns.iter().enumerate() {
-                let cell = row.try_get(position).map_err(|e| connection::explain(database, &e))?;
-                writer.cells[position].push(cell.map(|cell| column.text.read(cell).as_bytes().to_vec().into()));
-            }
-            rows += 1;
-            writer.row()?;
+async fn described(database: &Database, description: &Description, unit_column: Option<&str>, file: &mut File) -> Result<()> {
+    let connection = Connection::open(database, Access::Described).await?;
+    let place = database.rows.file().display().to_string();
+    let encoding = connection.ask("SHOW server_encoding").await?;
+    let encoding = encoding.first().and_then(|row| row.try_get(0).ok().flatten());
+    if !encoding.is_some_and(|encoding| ENCODINGS.contains(&encoding)) {
+        return Err(ClientError::Refused(
+            format!(
+                "{place}: the database's encoding is {}, in which a text may have no form that this program can read: it must be {}",
+                encoding.unwrap_or("unknown"),
+                ENCODINGS.join(" or ")
+            )
+            .into(),
+        ));
+    }
+    let plan = Catalogue::read(&connection, description, place).await?.plan()?;
+    let mut streams = Vec::with_capacity(plan.sources.len());
+    for (place, planned) in plan.sources.iter().enumerate() {
+        streams.push(Stream::open(&connection, planned, place).await?);
+    }
+    let names: Vec<&str> = unit_column.into_iter().chain(description.columns()).collect();
+    let mut writer = Writer::new(file, &names)?;
+    while let Some(persons) = streams.first_mut() {
+        let Some(key) = persons.next_key(&connection).await?.cloned() else { break };
+        let mut groups = Vec::with_capacity(streams.len());
+        for stream in &mut streams {
+            groups.push(stream.take(&connection, &key).await?);
         }
-        if rows == 0 {
-            return Ok(());
+        let id = unit_column.map(|_| key.text());
+        for row in person::rows(description, &plan, &mut groups) {
+            writer.row(id.iter().cloned().map(Some).chain(row))?;
         }
     }
+    writer.close()?;
+    connection.execute("COMMIT").await
+}
+
+async fn queried(database: &Database, query: &str, file: &mut File) -> Result<()> {
+    let connection = Connection::open(database, Access::Query).await?;
+    // One statement with a result, or an error: so the text can be the body of a cursor.
+    let columns = columns::of(&connection.prepare(query).await?)?;
+    connection.execute(&format!("DECLARE records NO SCROLL CURSOR FOR {query}")).await?;
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    let mut writer = Writer::new(file, &names)?;
+    loop {
+        let answer = connection.ask(&format!("FETCH FORWARD {BATCH} FROM records")).await?;
+        if answer.is_empty() {
+            break;
+        }
+        for row in &answer {
+            let mut cells = Vec::with_capacity(columns.len());
+            for (place, column) in columns.iter().enumerate() {
+                let cell = row.try_get(place).map_err(|e| connection.failed(&e))?;
+                cells.push(cell.map(|cell| column.text.read(cell).into()));
+            }
+            writer.row(cells.into_iter())?;
+        }
+    }
+    writer.close()?;
+    connection.execute("COMMIT").await
 }
 
 /// A Parquet file of optional texts.
 struct Writer<'f> {
-    columns: Vec<Column>,
     /// Per column, the cells of the row group that is not written yet.
     cells: Vec<Vec<Option<ByteArray>>>,
     most: usize,
@@ -92,9 +108,9 @@ struct Writer<'f> {
 }
 
 impl<'f> Writer<'f> {
-    fn new(file: &'f mut File, columns: Vec<Column>) -> Result<Self> {
+    fn new(file: &'f mut File, columns: &[&str]) -> Result<Self> {
         let fields = columns.iter().map(|column| {
-            Type::primitive_type_builder(&column.name, Physical::BYTE_ARRAY)
+            Type::primitive_type_builder(column, Physical::BYTE_ARRAY)
                 .with_repetition(Repetition::OPTIONAL)
                 .with_converted_type(ConvertedType::UTF8)
                 .with_logical_type(Some(LogicalType::String))
@@ -108,11 +124,14 @@ impl<'f> Writer<'f> {
             .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None);
         let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build())).map_err(failed)?;
         let (cells, most) = (columns.iter().map(|_| Vec::new()).collect(), (CELLS / columns.len()).max(1));
-        Ok(Self { columns, cells, most, file })
+        Ok(Self { cells, most, file })
     }
 
-    /// One row more in every column.
-    fn row(&mut self) -> Result<()> {
+    /// One row more: a cell for every column.
+    fn row(&mut self, row: impl Iterator<Item = person::Cell>) -> Result<()> {
+        for (cells, cell) in self.cells.iter_mut().zip(row) {
+            cells.push(cell.map(|cell| cell.into_string().into_bytes().into()));
+        }
         if self.cells.first().is_some_and(|cells| cells.len() >= self.most) { self.group() } else { Ok(()) }
     }
 
@@ -140,8 +159,8 @@ impl<'f> Writer<'f> {
 fn failed(error: ParquetError) -> ClientError {
     match error {
         ParquetError::External(source) if source.is::<std::io::Error>() => {
-            ClientError::Unavailable(format!("the query's rows cannot be written to [site] state ({source}): is the disk full?").into())
+            ClientError::Unavailable(format!("the rows cannot be written to [site] state ({source}): is the disk full?").into())
         }
-        _ => ClientError::Unavailable(Problem::from("the query's rows cannot be written to [site] state: is the disk full?")),
+        _ => ClientError::Unavailable(Problem::from("the rows cannot be written to [site] state: is the disk full?")),
     }
 }

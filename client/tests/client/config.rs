@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_client::config::{Approve, Cache, Config, DatabaseTls, KeepRows, SAMPLE, overrides};
+use dp_pvi_client::config::{Approve, Cache, Config, DatabaseTls, KeepRows, RowsBy, SAMPLE, overrides};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_secagg::charter::Floors;
@@ -176,25 +176,35 @@ fn with_database(line: impl Fn(&str) -> Option<String>) -> String {
     format!("{site}[database]\n{}\n", lines.join("\n"))
 }
 
+/// Lines that say that the rows are those of a query: in place of `records`.
+fn of_query(line: &str) -> bool {
+    line.starts_with("query = ") || line.starts_with("vouched = ")
+}
+
 /// The commented section of the sample has every key, and works when the signs before its lines are taken away.
 #[test]
 fn the_sample_of_a_database_names_every_key_and_works() {
-    let text = with_database(|line| Some(line.to_owned()));
+    let text = with_database(|line| (!line.starts_with("records = ")).then(|| line.to_owned()));
+    let database = parse(&text, &[]).unwrap().data.database.unwrap();
+    let RowsBy::Query { file, vouched } = database.rows else { panic!("{:?}", database.rows) };
+    assert!(file == Path::new("/etc/dp-pvi/cohort.sql") && vouched.is_some());
+    let text = with_database(|line| (!of_query(line)).then(|| line.to_owned()));
     let database = parse(&text, &[]).unwrap().data.database.unwrap();
     assert_eq!(database.place().to_string(), "db.hospital.example/registry");
-    assert_eq!(database.query, Path::new("/etc/dp-pvi/cohort.sql"));
+    assert_eq!(database.rows, RowsBy::Description("/etc/dp-pvi/cohort.toml".into()));
     assert_eq!(database.tls, DatabaseTls::Required { ca: "/etc/dp-pvi/tls/database-ca.pem".into() });
-    assert_eq!((database.unit_key.as_str(), database.public_tables.len(), database.keep), ("person_id", 2, KeepRows::Run));
+    assert_eq!((database.answer.as_secs(), database.keep), (600, KeepRows::Run));
     let error = parse(&format!("{text}no_such_key = 1\n"), &[]).unwrap_err();
     let (_, expected) = error.split_once("expected").unwrap();
     let keys: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
-    assert!(keys.len() > 6 && keys.iter().all(|key| text.contains(&format!("\n{key} = "))), "{keys:?}");
+    assert!(keys.len() > 6 && keys.iter().all(|key| text.contains(&format!("\n{key} = ")) || of_query(&format!("{key} = "))), "{keys:?}");
 }
 
 #[test]
 fn a_database_that_cannot_be_used_safely_is_refused_with_its_key() {
     let with = |key: &str, value: Option<&str>| {
         with_database(|line| match (line.split_once(" = "), value) {
+            (Some((own, _)), _) if of_query(line) && own != key => None,
             (Some((own, _)), Some(value)) if own == key => Some(format!("{key} = {value}")),
             (Some((own, _)), None) if own == key => None,
             _ => Some(line.to_owned()),
@@ -213,6 +223,10 @@ fn a_database_that_cannot_be_used_safely_is_refused_with_its_key() {
     refused(&with("tls", Some("\"off\"")), "database.ca", "TLS");
     refused(&with("tls", Some("\"off\"")).replace("ca = \"tls/database-ca.pem\"\n", ""), "database.tls", "in the clear");
     refused(&with("vouched", Some("\"sha256:12\"")), "database.vouched", "sha256:");
+    refused(&with("vouched", Some(&format!("\"sha256:{}\"", "ab".repeat(32)))), "database.vouched", "goes with `query`");
+    refused(&with("query", Some("\"cohort.sql\"")), "database.records", "in its place");
+    refused(&with("records", None), "database.records", "is missing");
+    refused(&with("answer_seconds", Some("0")), "database.answer_seconds", "1 to 86400");
     let files = with("vouched", None).replacen("schema =", "uri = \"a.csv\"\nschema =", 1);
     refused(&files, "data.uri", "[database]");
     refused(&SITE.replacen("uri = [\"a.csv\", \"file:///b.parquet\"]\n", "", 1), "data.uri", "[database]");

@@ -197,6 +197,7 @@ fn hello(site: &Site, key: &SigningKey) -> Signed<Hello> {
         nominal_units: Some(5),
         ledger: None,
         ledger_head: None,
+        rows: None,
         software: "test".into(),
     };
     Signed::seal(&hello, key)

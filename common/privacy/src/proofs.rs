@@ -11,6 +11,7 @@
 //! | shares of noise, what is left of them when everybody else works together, and what masks hide | [`shares`] |
 //! | sums that a model forms by itself | [`batched_sums`] |
 //! | how many terms of a sum one unit moves, and by how much | [`layouts`] |
+//! | each person's rows of a database are made of that person's records and public tables alone | [`database_rows`] |
 //! | what tells a learned scale is part of the same release, and hardly lengthens it | [`scale_statistic`] |
 
 /// The argument as a whole.
@@ -36,6 +37,11 @@ pub mod batched_sums {
 /// Neighbours, slots and layouts.
 pub mod layouts {
     #![doc = include_str!("../proofs/layouts.md")]
+}
+
+/// Rows made of a database.
+pub mod database_rows {
+    #![doc = include_str!("../proofs/database_rows.md")]
 }
 
 /// A learned scale of observations.

@@ -34,6 +34,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 use dp_pvi_privacy::{PayloadKind, ReleaseId, RunId};
 use dp_pvi_reading::metrics::HeldOutMetrics;
+use dp_pvi_reading::origin::{RELATION_BYTES, RELATIONS};
 
 use crate::message::{Hello, MetricsReport, Receipt, Refusal, RoundHeader, TranscriptEntry, Update, Welcome};
 
@@ -68,7 +69,7 @@ pub const ENTRIES: usize = 256;
 /// Bytes of the entries in one answer, but for one that is larger alone.
 pub const ENTRIES_BYTES: usize = 8 << 20;
 /// Bytes of a hello; a server keeps it.
-pub(crate) const HELLO_BYTES: usize = 4096;
+pub(crate) const HELLO_BYTES: usize = 8192;
 /// Bytes of a charter with all signatures.
 pub const CHARTER_BYTES: usize = 4 << 20;
 
@@ -132,6 +133,11 @@ pub(crate) fn hello(hello: &Hello) -> Result<(), OutOfBounds> {
     name(&hello.federation)?;
     text(&hello.software, TEXT_BYTES, "the name of the software")?;
     within(hello.nominal_units.is_none_or(|units| UNITS.contains(&units)), "the declared number of units")?;
+    if let Some(rows) = &hello.rows {
+        let relations = || rows.public_tables.iter().chain(&rows.vouched);
+        within(relations().count() <= RELATIONS, "the number of relations that the rows come from")?;
+        relations().try_for_each(|relation| text(relation, RELATION_BYTES, "the name of a relation"))?;
+    }
     head(hello.ledger_head)
 }
 

@@ -8,6 +8,7 @@ use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 pub use dp_pvi_reading::metrics::{HeldOutMetrics, PublicMetrics};
+use dp_pvi_reading::origin::Origin;
 #[cfg(doc)]
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::transcript::SignedEntry;
@@ -290,6 +291,8 @@ pub struct Hello {
     pub ledger: Option<(PrivacyUnit, Relation)>,
     /// Where the site's ledger ends (sites only).
     pub ledger_head: Option<LedgerHead>,
+    /// Where the site's rows come from (sites only).
+    pub rows: Option<Origin>,
     /// Program version, for people.
     pub software: String,
 }

@@ -8,6 +8,7 @@ use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId};
+use dp_pvi_reading::origin::Origin;
 use ed25519_dalek::SigningKey;
 
 use crate::coordinator::{Action, Coordinator, Durable, Enrolled, Peer, Record, Rejected, Settings};
@@ -161,6 +162,7 @@ impl Desk {
             nominal_units: site.then_some(100),
             ledger: site.then_some((PrivacyUnit::Record, Relation::ReplaceOne)),
             ledger_head: site.then(|| head(0)),
+            rows: site.then(Origin::default),
             software: "test".into(),
         }
     }

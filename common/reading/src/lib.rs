@@ -13,6 +13,7 @@ pub mod document;
 pub mod early_end;
 pub mod metrics;
 pub mod noise_aware;
+pub mod origin;
 pub mod personal;
 pub mod predictive;
 pub mod statement;

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 
+use crate::origin::Origin;
+
 /// The guarantee that one site's releases of one run have.
 ///
 /// # Privacy
@@ -44,11 +46,13 @@ pub struct PrivacyStatement {
     pub releases: u32,
     /// What was released.
     pub released: String,
+    /// Where the site's rows come from, by its own word.
+    pub rows: Origin,
     /// What a reader should know beside the numbers.
     pub remarks: Vec<String>,
 }
 
-/// The statement for a site that answered `releases` visits of a run of `task`.
+/// The statement for a site that answered `releases` visits of a run of `task`, of rows of files.
 ///
 /// # Errors
 /// Numbers that do not fit the lattice, or an event that no engine bounds.
@@ -68,6 +72,7 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
         numerical_margin: loss.numerical_margin,
         releases,
         released: task.update.released(),
+        rows: Origin::default(),
         remarks: remarks(task, loss.numerical_margin).into_iter().chain(conditions(task)?).collect(),
     })
 }
@@ -142,6 +147,12 @@ pub enum StatementError {
 }
 
 impl PrivacyStatement {
+    /// The same with where the site's rows come from.
+    #[must_use]
+    pub fn of_rows(self, rows: Origin) -> Self {
+        Self { rows, ..self }
+    }
+
     /// Compares this statement with what the site's ledger booked for the run, event by event: every charge is that of another visit of
     /// the task, and the charges together, composed by the rule by which the plan is, cost no more than is stated. Returns what they cost.
     ///

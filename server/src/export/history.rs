@@ -10,6 +10,7 @@ use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, Transcr
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_reading::early_end;
 use dp_pvi_reading::noise_aware::{self, Absent, ClosedRound};
+use dp_pvi_reading::origin::Origin;
 
 use super::chain::{Chain, Keys};
 use crate::error::{Result, ServerError};
@@ -37,6 +38,8 @@ pub(super) struct History {
 pub(super) struct Member {
     pub(super) role: Role,
     pub(super) units: Option<u64>,
+    /// Where a site's rows come from, by its own word.
+    pub(super) rows: Origin,
     /// Headers for which an update arrived, whether it entered the posterior or not.
     pub(super) answered: BTreeSet<Hash>,
 }
@@ -159,10 +162,14 @@ impl History {
     fn add(&mut self, record: Record) {
         match record {
             Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::Control { .. } | Record::Aggregation { .. } => {}
-            Record::Joined { client, role, nominal_units, at, .. } => {
+            Record::Joined { client, hello, role, nominal_units, at, .. } => {
                 self.last = at;
-                let answered = self.members.remove(&client).map(|member| member.answered).unwrap_or_default();
-                self.members.insert(client, Member { role, units: nominal_units, answered });
+                let (answered, rows) = match self.members.remove(&client) {
+                    // A site reads its rows before it joins, and keeps them until the run is over.
+                    Some(member) => (member.answered, member.rows),
+                    None => (BTreeSet::new(), hello.peek().ok().and_then(|hello| hello.rows).unwrap_or_default()),
+                };
+                self.members.insert(client, Member { role, units: nominal_units, answered, rows });
             }
             Record::UpdateStored { client, update, at } | Record::UpdateExcluded { client, update, at } => {
                 self.last = at;

@@ -4,6 +4,7 @@ use dp_pvi_privacy::{ClientId, RunId};
 use dp_pvi_protocol::message::{Role, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::origin::Origin;
 
 use super::history::{History, Member};
 use super::{document, page};
@@ -32,7 +33,7 @@ fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
     let mut lambda = task.rule().initial();
     change(&mut lambda);
     let member = |name: &str| {
-        let member = Member { role: Role::Site, units: Some(units), answered: std::collections::BTreeSet::new() };
+        let member = Member { role: Role::Site, units: Some(units), answered: std::collections::BTreeSet::new(), rows: Origin::default() };
         (ClientId::new(name).unwrap(), member)
     };
     History {

@@ -111,6 +111,7 @@ impl Run {
             nominal_units: Some(units),
             ledger: Some((dp_pvi_accounting::PrivacyUnit::Record, dp_pvi_accounting::Relation::ReplaceOne)),
             ledger_head: Some(LedgerHead { seq: 1, hash: Hash([1; 32]) }),
+            rows: Some(dp_pvi_reading::origin::Origin::default()),
             software: String::new(),
         };
         let peer = dp_pvi_protocol::coordinator::Peer { client: who.clone(), tls_key: tls_key(who) };

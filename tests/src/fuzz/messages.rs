@@ -44,6 +44,7 @@ fn hello() -> Signed<Hello> {
         nominal_units: Some(500),
         ledger: None,
         ledger_head: Some(LedgerHead { seq: 4, hash: Hash([3; 32]) }),
+        rows: Some(dp_pvi_reading::origin::Origin::default()),
         software: "fuzz".into(),
     };
     Signed::seal(&hello, &key())

@@ -140,6 +140,7 @@ impl World {
             nominal_units: (role == Role::Site).then_some(units),
             ledger: (role == Role::Site).then_some((dp_pvi_accounting::PrivacyUnit::Record, dp_pvi_accounting::Relation::ReplaceOne)),
             ledger_head: (role == Role::Site).then_some(LedgerHead { seq, hash: Hash([1; 32]) }),
+            rows: Some(dp_pvi_reading::origin::Origin::default()),
             software,
         };
         let hello = sealed(&hello, who, input);

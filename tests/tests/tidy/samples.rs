@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use dp_pvi_client::config::Config as ClientConfig;
-use dp_pvi_client::database::query::{Asked, Verdict, judge};
+use dp_pvi_client::config::{Config as ClientConfig, RowsBy};
+use dp_pvi_client::database::description::Description;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawModel, RawPvi, RawTask, ResolveContext};
 use dp_pvi_protocol::message::Role;
@@ -48,16 +48,18 @@ fn the_clients_samples_are_configurations() {
     assert!(evaluator.private().is_err(), "an evaluator has no ledger and no budget");
 }
 
-/// The task over an OMOP database resolves with its schema, and its query shows that each person's rows are of that person alone.
+/// The task over an OMOP database resolves with its schema, and its description has the columns of the schema.
 #[test]
 fn the_samples_of_an_omop_database_fit_each_other() {
     let config = client("omop/client.toml");
     let database = config.data.database.as_ref().expect("its records are in a database");
-    assert!(config.data.files.is_empty() && database.vouched.is_none());
+    assert!(config.data.files.is_empty() && matches!(&database.rows, RowsBy::Description(file) if file.ends_with("cohort.toml")));
     let schema = read("omop/schema.toml");
-    let unit_column = Schema::parse(&schema).unwrap_or_else(|e| panic!("deploy/omop/schema.toml: {e}"));
-    let asked = Asked { unit_column: unit_column.unit_column(), unit_key: &database.unit_key, public_tables: &database.public_tables };
-    assert_eq!(judge(&read("omop/cohort.sql"), &asked).map(|judged| judged.verdict), Ok(Verdict::Kept));
+    let description = Description::parse(&read("omop/cohort.toml")).unwrap_or_else(|e| panic!("deploy/omop/cohort.toml: {e}"));
+    assert!(!description.own_rows_only() && description.vouched.is_empty());
+    for column in description.columns() {
+        assert!(schema.contains(&format!("\"{column}\"")), "the schema has no `{column}`");
+    }
     let context = ResolveContext { name: "test", update_deadline_seconds: 120, min_sites: 2, expected_sites: 3 };
     let task = RawTask::parse(&read("omop/task.toml")).unwrap().resolve(&schema, context).unwrap_or_else(|e| panic!("deploy/omop: {e}"));
     let private = config.private().unwrap();
@@ -360,6 +362,7 @@ fn every_sample_is_covered() {
         "engine/scheduler.toml",
         "evaluator.toml",
         "omop/client.toml",
+        "omop/cohort.toml",
         "omop/schema.toml",
         "omop/task.toml",
         "schema.toml",

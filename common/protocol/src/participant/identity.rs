@@ -6,6 +6,7 @@ use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_reading::origin::Origin;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::SiteError;
@@ -119,6 +120,7 @@ pub(super) struct Declared {
     pub(super) nominal_units: u64,
     pub(super) ledger: (PrivacyUnit, Relation),
     pub(super) head: LedgerHead,
+    pub(super) rows: Origin,
 }
 
 impl Identity {
@@ -134,6 +136,7 @@ impl Identity {
             nominal_units: declared.as_ref().map(|d| d.nominal_units),
             ledger: declared.as_ref().map(|d| d.ledger),
             ledger_head: declared.as_ref().map(|d| d.head),
+            rows: declared.map(|d| d.rows),
             software: self.software.clone(),
         };
         Signed::seal(&hello, &self.key)

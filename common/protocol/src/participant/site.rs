@@ -8,6 +8,7 @@ use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{Attachment, ChargeStore, Claim, LedgerError, LedgerHead, LedgerIdentity, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::{Argument, Hash, Ledger, Payload, PayloadKind, ReleaseId, RunId};
+use dp_pvi_reading::origin::Origin;
 use dp_pvi_reading::statement::{Booked, StatementError, statement};
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::client::Accepted;
@@ -29,6 +30,7 @@ pub struct Participant<S, K> {
     identity: Identity,
     policy: Policy,
     nominal_units: u64,
+    rows: Origin,
     ledger: Ledger<S, K>,
     state: State,
     /// The run of the last welcome, whatever else was wrong with it: so a refusal can name it.
@@ -74,7 +76,13 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     /// A site that has not said hello. `nominal_units` is the declared public number of units.
     #[must_use]
     pub fn new(identity: Identity, policy: Policy, nominal_units: u64, ledger: Ledger<S, K>) -> Self {
-        Self { identity, policy, nominal_units, ledger, state: State::Unjoined, greeted: None, unproved: None }
+        Self { identity, policy, nominal_units, rows: Origin::default(), ledger, state: State::Unjoined, greeted: None, unproved: None }
+    }
+
+    /// A site whose rows come from here, and not from files.
+    #[must_use]
+    pub fn with_rows(self, rows: Origin) -> Self {
+        Self { rows, ..self }
     }
 
     /// The ledger, for reports.
@@ -88,7 +96,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     pub fn hello(&self) -> Signed<Hello> {
         let LedgerIdentity { unit, relation, .. } = *self.ledger.identity();
         let ledger = (unit, relation);
-        self.identity.hello(Some(Declared { nominal_units: self.nominal_units, ledger, head: self.ledger.head() }))
+        self.identity.hello(Some(Declared { nominal_units: self.nominal_units, ledger, head: self.ledger.head(), rows: self.rows.clone() }))
     }
 
     /// Checks the server's answer to `hello`: signature, version, task, witness, the ledger's unit and relation, own ε,

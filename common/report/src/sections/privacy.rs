@@ -212,6 +212,9 @@ fn numbers(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
     }
     table.push_str("</table>");
     scrolled(html, "privacy statement of every site", &table);
+    for words in document.privacy.iter().filter_map(|statement| statement.rows.sentence(&statement.site)) {
+        let _ = write!(html, "<p class=\"note\">{}</p>", Escaped(&words));
+    }
     if let Some(statement) = document.privacy.first() {
         let _ = write!(html, "<p class=\"note\">Released {}.</p><ul class=\"note\">", Escaped(&statement.released));
         for remark in &statement.remarks {

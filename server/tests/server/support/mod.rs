@@ -19,6 +19,7 @@ use dp_pvi_protocol::message::{
     Update, Welcome, payload_hash,
 };
 use dp_pvi_protocol::transport::TransportError;
+use dp_pvi_reading::origin::Origin;
 use dp_pvi_server::ca::{Authority, NewFederation};
 use dp_pvi_server::config::Config;
 use dp_pvi_server::{Event, EventSink, Start};
@@ -308,6 +309,7 @@ impl Client {
             nominal_units: site.then_some(100),
             ledger: site.then_some((PrivacyUnit::Record, Relation::ReplaceOne)),
             ledger_head: site.then_some(head(0)),
+            rows: site.then(Origin::default),
             software: "test".into(),
         }
     }

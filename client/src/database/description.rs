@@ -1,0 +1,199 @@
+//! What a row is made of: the site's own file that names tables, columns and rules, and from which the client makes its questions to the database.
+//!
+//! Every rule is about one person: the row of the persons' table with that person's key, and the rows of other tables that carry the same key. There is
+//! no rule over several persons, and no place for free text that the database would run. So a row is one person's by construction
+//! (`proofs/database_rows.md` of `dp-pvi-privacy`).
+
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+/// Longest name of a table or a column that PostgreSQL does not cut.
+pub(super) const LONGEST_NAME: usize = 63;
+/// Sources of one description, and columns of one row.
+const MOST: usize = 256;
+/// Days around the index date that a window may reach: 400 years.
+const FARTHEST: i32 = 146_097;
+
+/// A checked description.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Description {
+    /// The tables that are read. The first is the persons'.
+    pub(super) sources: Vec<Source>,
+    /// The source whose rows give one row each: 0 for one row a person.
+    pub(super) base: usize,
+    /// The date that windows are measured from. A row without one is left out.
+    pub(super) index: Option<Rule>,
+    /// The columns of a row, in the order of the file.
+    pub(super) columns: Vec<Column>,
+    /// A row is left out where one of them does not hold.
+    pub(super) keep: Vec<Keep>,
+    /// Tables that hold nothing of any person.
+    pub public: Vec<Table>,
+    /// Views and other relations of persons for whose rows the operator gives a word.
+    pub vouched: Vec<Table>,
+}
+
+/// A table with its schema.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Table {
+    /// Schema.
+    pub schema: String,
+    /// Name.
+    pub name: String,
+}
+
+/// Rows of one table, those that pass the filters.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Source {
+    pub(super) table: Table,
+    /// Column that holds the person's key.
+    pub(super) key: String,
+    pub(super) filters: Vec<Filter>,
+    pub(super) fetched: Vec<Fetched>,
+}
+
+/// A column that is read, and what it must be good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fetched {
+    pub(super) column: String,
+    pub(super) lookup: Option<Lookup>,
+    pub(super) need: Vec<Need>,
+}
+
+/// The value in a public table at the row whose unique key is the cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lookup {
+    pub(super) table: Table,
+    pub(super) key: String,
+    pub(super) column: String,
+}
+
+/// What a rule asks of a column's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A number.
+    Number,
+    /// A date or a time without zone.
+    Date,
+    /// A date, a time without zone, or a whole number that is a year.
+    DateOrYear,
+    /// A number, a date or a time.
+    Ordered,
+}
+
+/// A condition on one row of one table, with constants.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Filter {
+    pub(super) column: String,
+    pub(super) test: Test,
+}
+
+/// What is asked of a cell. A missing cell passes [`Test::Missing`] alone.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Test {
+    /// One of these.
+    In(Vec<String>),
+    /// One of the values of a public table's column, in its rows that pass the filters.
+    Among { table: Table, column: String, filters: Vec<Filter> },
+    /// Not less, and not more.
+    Between { from: Option<String>, to: Option<String> },
+    /// There is no value, or there is one.
+    Missing(bool),
+}
+
+/// A column of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) rule: Rule,
+    pub(super) give: Give,
+    /// Words for values. A value that is not listed is missing.
+    pub(super) texts: Option<BTreeMap<String, String>>,
+}
+
+/// How a value comes about. Numbers are positions in [`Source::fetched`].
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Rule {
+    /// A cell of the row of the base.
+    Own(usize),
+    /// A cell of the person's row.
+    Person(usize),
+    /// The value of the first or last row by a column, with ties by the value.
+    Edge { rows: Rows, value: usize, by: usize, last: bool },
+    /// The least or greatest value.
+    Extreme { rows: Rows, value: usize, greatest: bool },
+    /// Sum or mean of the values.
+    Sum { rows: Rows, value: usize, mean: bool },
+    /// How many rows.
+    Count(Rows),
+    /// Whether there is a row.
+    Any(Rows),
+}
+
+/// Rows of a source in windows around the index date.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rows {
+    pub(super) source: usize,
+    pub(super) windows: Vec<Window>,
+}
+
+/// A date column must lie this many days from the index date, ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) column: usize,
+    pub(super) from: Option<i32>,
+    pub(super) to: Option<i32>,
+}
+
+/// What is given of a value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Give {
+    /// Itself.
+    #[default]
+    Value,
+    /// Of a date: days from the index date to it.
+    DaysAfterIndex,
+    /// Of a date: whole years from it to the index date. Of a year: the difference of the years.
+    YearsBeforeIndex,
+}
+
+/// A condition on a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Keep {
+    pub(super) rows: Rows,
+    /// Whether there must be such a row, or must not.
+    pub(super) any: bool,
+}
+
+impl Description {
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// What is wrong, and what to write instead.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        raw::parse(text)
+    }
+
+    /// The names of the columns, in their order.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|column| column.name.as_str())
+    }
+
+    /// Whether every cell of a row is a cell of one row of one table, or follows from it and public tables.
+    #[must_use]
+    pub fn own_rows_only(&self) -> bool {
+        self.index.as_ref().is_none_or(|index| matches!(index, Rule::Own(_)))
+            && self.keep.is_empty()
+            && self.columns.iter().all(|column| matches!(column.rule, Rule::Own(_)))
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.schema, self.name)
+    }
+}

@@ -1,0 +1,133 @@
+//! The SQL that is made of a description. Names are quoted, operators and types are those of `pg_catalog`, and no expression of it can fail on a value:
+//! there are columns, comparisons of columns with constants of their own type, and joins of public tables by equality.
+
+use std::fmt::Write;
+
+use super::columns::Family;
+use super::description::{Filter, Source, Table, Test};
+
+/// An identifier.
+pub(super) fn name(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+/// A literal, with `standard_conforming_strings` on.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn relation_name(table: &Table, only: bool) -> String {
+    format!("{}{}.{}", if only { "ONLY " } else { "" }, name(&table.schema), name(&table.name))
+}
+
+/// Asks the catalogue for a relation: oid, kind, row security, whether tables inherit from it, whether a partition is a foreign table.
+pub(super) fn relation(table: &Table) -> String {
+    format!(
+        "SELECT c.oid, c.relkind, c.relrowsecurity, \
+         EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid), \
+         c.relkind = 'p' AND EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class p ON p.oid = t.relid WHERE p.relkind NOT IN ('r', 'p')) \
+         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {} AND c.relname = {}",
+        literal(&table.schema),
+        literal(&table.name)
+    )
+}
+
+/// Asks the catalogue for the columns of a relation: name, not null, generated, schema, name and kind of the type without domains, whether its collation
+/// is deterministic, whether it alone is unique.
+pub(super) fn columns(oid: &str) -> String {
+    format!(
+        "WITH RECURSIVE kinds AS (\
+         SELECT a.attnum, a.attname, a.attnotnull, a.attgenerated <> '' AS generated, a.attcollation, a.atttypid AS kind \
+         FROM pg_catalog.pg_attribute a WHERE a.attrelid = {oid}::pg_catalog.oid AND a.attnum > 0 AND NOT a.attisdropped \
+         UNION ALL SELECT k.attnum, k.attname, k.attnotnull, k.generated, k.attcollation, t.typbasetype \
+         FROM kinds k JOIN pg_catalog.pg_type t ON t.oid = k.kind WHERE t.typtype = 'd') \
+         SELECT k.attname, k.attnotnull, k.generated, n.nspname, t.typname, t.typtype, \
+         NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation c WHERE c.oid = k.attcollation AND NOT c.collisdeterministic), \
+         EXISTS (SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[0] \
+         WHERE i.indrelid = {oid}::pg_catalog.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL \
+         AND i.indnkeyatts = 1 AND i.indkey[0] = k.attnum AND o.opcdefault) \
+         FROM kinds k JOIN pg_catalog.pg_type t ON t.oid = k.kind JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype <> 'd'"
+    )
+}
+
+/// The rows of a source: its key and its cells, ordered by the key.
+pub(super) fn source(source: &Source, key: Family, only: &dyn Fn(&Table) -> bool, family: &dyn Fn(&Table, &str) -> Family) -> String {
+    let from = |table: &Table| relation_name(table, only(table));
+    let mut cells = format!("t.{}", name(&source.key));
+    let mut joins = String::new();
+    // Writing to a text cannot fail.
+    for (place, fetched) in source.fetched.iter().enumerate() {
+        let column = format!("t.{}", name(&fetched.column));
+        match &fetched.lookup {
+            None => {
+                let _ = write!(cells, ", {column}");
+            }
+            Some(lookup) => {
+                let own = comparable(&column, family(&source.table, &fetched.column));
+                let key = format!("l{place}.{}", name(&lookup.key));
+                let key = comparable(&key, family(&lookup.table, &lookup.key));
+                let _ = write!(cells, ", l{place}.{}", name(&lookup.column));
+                let _ = write!(joins, " LEFT JOIN {} AS l{place} ON {own} OPERATOR(pg_catalog.=) {key}", from(&lookup.table));
+            }
+        }
+    }
+    let own = format!("t.{}", name(&source.key));
+    let mut conditions = format!("{own} IS NOT NULL");
+    for filter in &source.filters {
+        let _ = write!(conditions, " AND {}", condition("t", &source.table, filter, &from, family));
+    }
+    format!("SELECT {cells} FROM {} AS t{joins} WHERE {conditions} ORDER BY {}", from(&source.table), comparable(&own, key))
+}
+
+/// A column whose equality and order are those of its bytes or numbers.
+fn comparable(column: &str, family: Family) -> String {
+    if family == Family::Text { format!("{column} COLLATE pg_catalog.\"C\"") } else { column.to_owned() }
+}
+
+fn condition(
+    alias: &str,
+    table: &Table,
+    filter: &Filter,
+    from: &dyn Fn(&Table) -> String,
+    family: &dyn Fn(&Table, &str) -> Family,
+) -> String {
+    let kind = family(table, &filter.column);
+    let plain = format!("{alias}.{}", name(&filter.column));
+    let column = comparable(&plain, kind);
+    let against = |operator: &str, constant: &str| format!("{column} OPERATOR(pg_catalog.{operator}) {}", typed(kind, constant));
+    match &filter.test {
+        Test::Missing(missing) => format!("{plain} IS {}NULL", if *missing { "" } else { "NOT " }),
+        Test::In(values) if kind == Family::Integer => {
+            format!("{column} OPERATOR(pg_catalog.=) ANY ('{{{}}}'::pg_catalog.int8[])", values.join(","))
+        }
+        Test::In(values) => {
+            let each: Vec<String> = values.iter().map(|value| against("=", value)).collect();
+            format!("({})", each.join(" OR "))
+        }
+        Test::Between { from, to } => {
+            let bounds = [(">=", from), ("<=", to)];
+            let each: Vec<String> = bounds.iter().filter_map(|(operator, bound)| Some(against(operator, bound.as_ref()?))).collect();
+            format!("({})", each.join(" AND "))
+        }
+        Test::Among { table: public, column: of, filters } => {
+            let value = comparable(&format!("s.{}", name(of)), family(public, of));
+            let conditions: Vec<String> = filters.iter().map(|filter| condition("s", public, filter, from, family)).collect();
+            let conditions = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
+            format!("{column} OPERATOR(pg_catalog.=) ANY (SELECT {value} FROM {} AS s{conditions})", from(public))
+        }
+    }
+}
+
+/// A constant as a literal of the column's family.
+fn typed(family: Family, constant: &str) -> String {
+    let kind = match family {
+        Family::Integer => "int8",
+        Family::Decimal => "numeric",
+        Family::Float => "float8",
+        Family::Text | Family::Enumeration => "text",
+        Family::Truth => "bool",
+        Family::Date | Family::Time => "timestamp",
+        Family::Uuid => "uuid",
+    };
+    format!("{}::pg_catalog.{kind}", literal(constant))
+}
