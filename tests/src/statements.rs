@@ -2,15 +2,19 @@
 //! ledger, event by event.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use dp_pvi_client::config::Config;
 use dp_pvi_client::{keys, ledger};
 use dp_pvi_privacy::ledger::Row;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_reading::certificate::Certified;
 use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_reading::statement::Booked;
 
-use crate::federation::Federation;
+use crate::federation::{Federation, outcome, run};
+use crate::place::binary;
 
 /// Reads the exported posterior and the ledger of every site of the federation, and compares the statements with the charges of the run: every
 /// charge is that of a planned visit, all of them together cost no more than is stated, every update in the posterior was charged, and no site
@@ -36,6 +40,7 @@ fn covered(federation: &Federation, honest: impl Fn(&ClientId) -> bool) -> usize
     let document = PosteriorDocument::from_json(&text).expect("posterior.json can be read");
     let task = document.task().expect("its task can be read");
     let run = RunId { task: task.hash(), number: document.run };
+    verified(federation);
     let mut charges = 0;
     for (site, rows) in ledgers(federation).into_iter().filter(|(site, _)| honest(site)) {
         let booked = Booked::of_run(&rows, &run).expect("its own events");
@@ -57,6 +62,23 @@ fn covered(federation: &Federation, honest: impl Fn(&ClientId) -> bool) -> usize
         charges += booked.len();
     }
     charges
+}
+
+/// What the server exports is accepted by `dp-pvi-verify`, which derives the sites of the statements from the transcript; what has no certificate is refused.
+fn verified(federation: &Federation) {
+    let folder = federation.home("server").join("verified");
+    let (file, transcript) = (folder.join("posterior.json"), folder.join("transcript.jsonl"));
+    fs::create_dir_all(&folder).expect("a folder");
+    let place = |path: &Path| path.to_str().expect("a path of the tests").to_owned();
+    run(&mut federation.server_command(&["export", "-o", &place(&folder), "--transcript", &place(&transcript)]));
+    let document = PosteriorDocument::from_json(&fs::read_to_string(&file).expect("it was exported")).expect("posterior.json can be read");
+    let (code, said, _) = outcome(Command::new(binary("dp-pvi-verify")).arg(&file).arg(&transcript));
+    if let Some(Certified::Text(_)) = document.certificate {
+        let sites: Vec<_> = document.privacy.iter().map(|of| format!("\"{}\" ({} visits)", of.site, of.releases)).collect();
+        assert!(code == 0 && said.contains(&format!("sites of the transcript: {}\n", sites.join(", "))), "{code} {said}");
+    } else {
+        assert!(code == 1 && said.starts_with("refused: its epsilon has no certificate"), "{code} {said}");
+    }
 }
 
 /// The rows of every site's ledger.

@@ -5,7 +5,7 @@
 //! together. Its ε is the stated one. Where the accountant's bound leaves too little room for a check on a grid, the stated ε is raised to what is proved.
 
 use dp_pvi_accounting::unit::InvalidUnit;
-use dp_pvi_accounting::{AccountantError, Binding, Claim, DpEvent, Epsilon, UnknownEvent};
+use dp_pvi_accounting::{AccountantError, Binding, DpEvent, Epsilon, UnknownEvent};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{PlannedEvents, Row, RowBody};
 use dp_pvi_privacy::{ClientId, Hash, RunId};
@@ -37,7 +37,8 @@ fn certified(
     let Some(stated) = stated else { return Ok((Certified::Absent(format!("no epsilon is stated: {none}")), None)) };
     let binding = Binding::of_run(task.hash().0, run, &bytes(events));
     let stated = Epsilon::new(stated)?;
-    let found = Claim::of_run(events, task.privacy.relation, task.privacy.delta)
+    let found = task
+        .claim(events)
         .map_err(|error| error.to_string())
         .and_then(|claim| claim.certify(Some(stated), Some(binding), |file| verify(file).map(drop)).map_err(|error| error.to_string()));
     Ok(match found {
@@ -233,7 +234,7 @@ pub(crate) fn check(
             Some(_) => {}
             None => return Err(MismatchError::OtherRun),
         }
-        let ours = Claim::of_run(events, task.privacy.relation, task.privacy.delta)?;
+        let ours = task.claim(events)?;
         // Both are lists of numbers and names, in the one order of the format.
         if serde_json::to_string(&certificate.events).ok() != Some(ours.events_text()) {
             return Err(MismatchError::OtherEvents);

@@ -434,6 +434,11 @@ impl PosteriorDocument {
         if document.agreement.as_ref().is_some_and(|agreement| !agreement.is_consistent()) {
             return Err(DocumentError::Inconsistent("the verdicts on the sites are not those of their statistics"));
         }
+        if document.privacy.windows(2).any(|two| two[0].site >= two[1].site) {
+            return Err(DocumentError::Inconsistent(
+                "a site has two statements of privacy, or they are not in the order of the sites' names",
+            ));
+        }
         if let Some(without) = &document.without
             && !document.privacy.iter().any(|statement| statement.site == without.site)
         {

@@ -292,7 +292,7 @@ impl Printer<'_> {
         let epsilon = finite(*epsilon);
         writeln!(
             self.out,
-            "seed {seed}: {rounds} rounds, {client_updates} updates, log-likelihood {log_likelihood:.4}{fit}, epsilon {epsilon}"
+            "seed {seed}: {rounds} rounds, {client_updates} updates, log-likelihood {log_likelihood:.4}{fit}, epsilon {epsilon} if the noise were secret"
         )?;
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Printer<'_> {
         let fit_error = error(line.accuracy_se.or(line.rmse_se).or(line.auc_se));
         writeln!(
             self.out,
-            "{}: log-likelihood {likelihood:.4}{}{fit}{fit_error}, epsilon {}{}{} at delta {:e}, {} updates a run, {} s of processor time",
+            "{}: log-likelihood {likelihood:.4}{}{fit}{fit_error}, epsilon {}{}{} at delta {:e} if the noise were secret (here it follows from the seed), {} updates a run, {} s of processor time",
             line.experiment,
             error(line.test_log_likelihood_se),
             finite(line.epsilon),

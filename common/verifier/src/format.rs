@@ -119,8 +119,7 @@ impl Certificate {
     }
 }
 
-/// SHA-256 of a text, in lower-case hexadecimal digits.
-#[must_use]
-pub fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+/// SHA-256 of bytes, in lower-case hexadecimal digits.
+pub fn digest(text: impl AsRef<[u8]>) -> String {
+    Sha256::digest(text.as_ref()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

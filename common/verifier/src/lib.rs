@@ -1,7 +1,7 @@
 //! Checks certificates: that the composition of stated events is (ε, δ)-differentially private.
 //!
 //! Nothing here is shared with the accountant, which chooses grids, tilts and windows. All of these are only hints: whatever they are, what is
-//! accepted is proved. The mathematics is in [`proof`]; the format is [`Certificate`].
+//! accepted is proved. The mathematics is in [`proof`]; the format is [`Certificate`]. What a `posterior.json` states is compared in [`posterior`].
 //!
 //! # What is believed
 //! * That what ran are these events; and that they are dominated by the pairs of the table in [`proof`].
@@ -20,6 +20,7 @@ mod fourier;
 mod interval;
 mod normal;
 mod pair;
+pub mod posterior;
 
 #[doc = include_str!("../../accounting/proofs/verifier.md")]
 pub mod proof {}

@@ -1,183 +1,283 @@
-//! What `dp-pvi-verify` says of a `posterior.json`.
+//! What `dp-pvi-verify` says of a `posterior.json`. Posteriors as the programs write them are in the tests of `dp-pvi-reading`.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use dp_pvi_verifier::Refusal;
-use posterior::{Finding, Unproved, verify_file};
+use dp_pvi_verifier::posterior::{FIELDS, Posterior, Source, Unproved};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-#[path = "../src/bin/dp-pvi-verify/posterior.rs"]
-mod posterior;
-
-fn hash(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+fn hash(bytes: impl AsRef<[u8]>) -> String {
+    Sha256::digest(bytes.as_ref()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn task() -> String {
-    hash("a task")
+/// As the specification says it: a domain and parts, each with its length before it.
+fn hash_of(domain: &str, parts: &[&str]) -> String {
+    let all = [&[domain], parts].concat();
+    hash(all.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part.as_bytes()].concat()).collect::<Vec<_>>())
 }
 
-/// A certificate of the accountant for δ = 1e-5, bound to run 3 of the task and to events; and its ε.
-fn certificate(name: &str, events: &str) -> (String, f64) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name).with_extension("json");
-    let binding = format!("\"binding\":[\"{}\",\"{}\",\"{}\"]", hash(&format!("{}/3", task())), task(), hash(events));
-    let text = std::fs::read_to_string(file).unwrap().replacen("\"binding\":null", &binding, 1);
+/// The text between two others.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    text.split_once(from).unwrap().1.split_once(to).unwrap().0
+}
+
+/// A certificate of the accountant for δ = 1e-5 which is bound to run 3 of a task and to a ledger; its ε.
+fn certificate(name: &str, task: &str, ledger: &str) -> (String, f64) {
+    let text = golden(name);
+    let binding = format!("\"binding\":[\"{}\",\"{task}\",\"{}\"]", hash(format!("{task}/3")), hash(ledger));
+    let text = text.replacen("\"binding\":null", &binding, 1);
+    (sealed(&text), between(&text, "\"epsilon\":", ",").parse().unwrap())
+}
+
+fn golden(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name).with_extension("json")).unwrap()
+}
+
+fn sealed(text: &str) -> String {
     let body = text.rsplit_once(",\"seal\":").unwrap().0;
-    let epsilon = text.split("\"epsilon\":").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
-    (format!("{body},\"seal\":\"{}\"}}", hash(body)), epsilon)
+    format!("{body},\"seal\":\"{}\"}}", hash(body))
 }
 
-fn quoted(text: &str) -> String {
-    format!("{{\"text\":{}}}", serde_json::json!(text))
+/// What a task promises of such a certificate.
+fn about(name: &str, ledger: &str) -> String {
+    let text = golden(name);
+    let relation = between(&text, "\"relation\":", ",");
+    hash_of("dp-pvi claim v1", &[relation, between(&text, "\"events\":", ",\"proofs\""), &hash(ledger)])
 }
 
-fn statement(trust: &str, epsilon: &str, fallback: &str) -> String {
-    format!(
-        "{{\"site\":\"a\",\"unit\":\"record\",\"relation\":\"add-remove\",\"epsilon\":{epsilon}{fallback},\"delta\":1e-5,\"trust\":\"{trust}\"}}"
-    )
+const RELEASED: &str = "at every visit one noised sum";
+
+/// A run of two sites. `fallback` has the fallback certificate where there is aggregation, or an ε that none reaches.
+fn file(aggregated: bool, fallback: Option<f64>) -> Value {
+    let second = if aggregated { json!(about("poisson-replace", "one share")) } else { Value::Null };
+    let mut task = json!({
+        "approximation": "mean-field",
+        "dimension": 4,
+        "privacy": {"unit": "person", "relation": "add-remove", "epsilon": 5.0, "delta": 1e-5, "trust": if aggregated { "aggregated" } else { "local" }},
+        "aggregation": aggregated.then_some(json!({"sites": 2})),
+        "promise": {"released": RELEASED, "visits": 10, "charged": about("gaussian", "sums")},
+    });
+    if aggregated {
+        task["promise"]["fallback"] = second;
+    }
+    let task = task.to_string();
+    let task_hash = hash_of("dp-pvi task v1", &[&task]);
+    let ((joint, epsilon), (second, worst)) =
+        (certificate("gaussian", &task_hash, "sums"), certificate("poisson-replace", &task_hash, "one share"));
+    let statement = |site: &str| {
+        let mut statement = json!({
+            "site": site, "unit": "person", "relation": "add-remove", "epsilon": epsilon, "delta": 1e-5,
+            "trust": if aggregated { "aggregated" } else { "local" }, "releases": 10, "released": RELEASED, "remarks": ["words"],
+        });
+        if aggregated {
+            statement["fallback_epsilon"] = json!(fallback.unwrap_or(worst));
+        }
+        statement
+    };
+    let mut file = json!({
+        "format": 2, "task_hash": task_hash, "run": 3, "rounds": 10, "family": {"kind": "diagonal-gaussian", "dimension": 4},
+        "coefficients": [], "privacy": [statement("a"), statement("b")], "certificate": {"text": joint}, "task": task,
+    });
+    if aggregated {
+        file["fallback_certificate"] = if fallback.is_some() { json!({"absent": "a lie"}) } else { json!({"text": second}) };
+    }
+    file
 }
 
-/// A posterior with these statements, and further fields.
-fn file(privacy: &str, certificates: &str) -> String {
-    format!("{{\"format\":2,\"task_hash\":\"{}\",\"run\":3,\"privacy\":[{privacy}],{certificates}\"task\":\"{{}}\"}}", task())
+/// What the run's transcript says.
+fn transcript(file: &Value) -> String {
+    let of_run = |mut line: Value| {
+        line["task"] = file["task_hash"].clone();
+        line["run"] = file["run"].clone();
+        line.to_string() + "\n"
+    };
+    let round = |round: u32| {
+        let included = [json!({"client": "a", "update": ""}), json!({"client": "b", "update": ""})];
+        of_run(json!({
+            "round": round, "included": included, "previous": format!("h{round}"), "hash": format!("h{}", round + 1),
+            "lambda_before": format!("l{round}"), "lambda": format!("l{}", round + 1),
+        }))
+    };
+    (0..10).map(round).collect::<String>() + &of_run(json!({"end": "complete", "answered": {"a": 10, "b": 10}}))
 }
 
-fn local() -> String {
-    let (text, epsilon) = certificate("gaussian", "sums");
-    let statement = statement("local", &epsilon.to_string(), "");
-    file(&format!("{statement},{statement}"), &format!("\"certificate\":{},", quoted(&text)))
+fn read(file: &Value) -> Result<Posterior, Unproved> {
+    Posterior::read(file.to_string().as_bytes(), None)
 }
 
-/// Under aggregated trust, with this text for the second certificate.
-fn aggregated(fallback: &str, second: &str) -> String {
-    let (text, epsilon) = certificate("gaussian", "sums");
-    let statement = statement("aggregated", &epsilon.to_string(), fallback);
-    file(&statement, &format!("\"certificate\":{},\"fallback_certificate\":{second},", quoted(&text)))
+fn refused(file: &Value, words: &str) {
+    let refusal = read(file).expect_err(words).to_string();
+    assert!(refusal.contains(words), "{words}: {refusal}");
 }
 
-fn refused(text: &str, words: &str) {
-    let refusal = verify_file(text.as_bytes()).expect_err(words);
-    assert!(refusal.to_string().contains(words), "{words}: {refusal}");
-}
-
-fn replaced(text: &str, from: &str, to: &str) -> String {
-    assert!(text.contains(from), "{from}: {text}");
-    text.replacen(from, to, 1)
-}
-
-fn proved(findings: &[Finding]) -> Vec<(&str, f64)> {
-    findings.iter().map(|(claim, found)| (*claim, found.as_ref().unwrap().epsilon)).collect()
+fn changed(file: &Value, change: impl FnOnce(&mut Value)) -> Value {
+    let mut changed = file.clone();
+    change(&mut changed);
+    changed
 }
 
 #[test]
-fn a_posterior_states_no_more_than_its_certificate_proves() {
-    let (text, (_, epsilon)) = (local(), certificate("gaussian", "sums"));
-    assert_eq!(proved(&verify_file(text.as_bytes()).unwrap()), [("epsilon", epsilon)]);
-    // The weaker statement is true, too.
-    verify_file(replaced(&text, "\"delta\":1e-5", "\"delta\":1e-4").as_bytes()).unwrap();
+fn what_is_proved_is_what_the_task_and_the_certificates_say() {
+    let local = file(false, None);
+    let posterior = read(&local).unwrap();
+    assert_eq!((posterior.unit.as_str(), posterior.trust.as_str(), posterior.run), ("person", "local", 3));
+    assert_eq!(posterior.sites, None);
+    let proved = posterior.prove().unwrap();
+    assert_eq!((Some(proved.joint.epsilon), proved.fallback), (local["privacy"][0]["epsilon"].as_f64(), None));
 
-    for (from, to) in [
-        ("\"relation\":\"add-remove\"", "\"relation\":\"replace-one\""),
-        ("\"relation\":\"add-remove\"", "\"relation\":\"none\""),
-        ("\"delta\":1e-5", "\"delta\":9e-6"),
-        (&*format!("\"epsilon\":{epsilon},\"delta\""), "\"epsilon\":3.36,\"delta\""),
-        (&*format!("\"epsilon\":{epsilon},\"delta\""), "\"epsilon\":null,\"delta\""),
-    ] {
-        refused(&replaced(&text, from, to), "it states more than is proved");
+    let both = file(true, None);
+    let proved = read(&both).unwrap().prove().unwrap();
+    let worst = proved.fallback.unwrap().unwrap().epsilon;
+    assert_eq!(Some(worst), both["privacy"][0]["fallback_epsilon"].as_f64());
+    assert_eq!(read(&file(true, Some(150.0))).unwrap().prove().unwrap().fallback, Some(None));
+    refused(&file(true, Some(100.0)), "its fallback epsilon has no certificate");
+}
+
+/// A claim that its certificate does not prove is found when the certificate is checked: all else fits.
+#[test]
+fn a_false_claim_that_fits_everything_is_refused() {
+    let mut file = file(false, None);
+    let text = file["certificate"]["text"].as_str().unwrap().to_owned();
+    let epsilon = between(&text, "\"epsilon\":", ",");
+    file["certificate"]["text"] = sealed(&text.replacen(&format!("\"epsilon\":{epsilon}"), "\"epsilon\":1.5", 1)).into();
+    for site in file["privacy"].as_array_mut().unwrap() {
+        site["epsilon"] = json!(1.5);
     }
-    for (from, to) in [("\"run\":3", "\"run\":4"), (&*task(), &*hash("another"))] {
-        refused(&replaced(&text, from, to), "of another run or task");
-    }
-    refused(&replaced(&text, "\"certificate\":{\"text\"", "\"certificate\":{\"absent\""), "its epsilon has no certificate");
-    refused(&replaced(&text, "\"certificate\":{", "\"other\":{"), "its epsilon has no certificate");
-    refused(&file("", &format!("\"certificate\":{},", quoted(&certificate("gaussian", "sums").0))), "it states nothing for any site");
-    // A changed byte of the certificate.
-    refused(&replaced(&text, "\\\"count\\\":10", "\\\"count\\\":11"), "not sealed");
-    // A certificate without a binding is of no run.
-    let unbound = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gaussian.json")).unwrap();
-    let statement = statement("local", &epsilon.to_string(), "");
-    refused(&file(&statement, &format!("\"certificate\":{},", quoted(&unbound))), "of another run or task");
+    assert!(matches!(read(&file).unwrap().prove(), Err(Refusal::Claim(_))));
+}
+
+#[test]
+fn no_text_of_the_file_that_nothing_binds_is_printed() {
+    let place = std::env::temp_dir().join(format!("dp-pvi-verify-{}", std::process::id()));
+    std::fs::create_dir_all(&place).unwrap();
+    let says = |files: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-verify"));
+        for (number, text) in files.iter().enumerate() {
+            let file = place.join(number.to_string());
+            std::fs::write(&file, text).unwrap();
+            command.arg(file);
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let alone = golden("gaussian");
+    let of = |file: &Value| between(file["certificate"]["text"].as_str().unwrap(), "\"epsilon\":", ",").to_owned();
+    let local = file(false, None);
+    let first = format!("holds: epsilon {} at delta 1e-5 under \"add_remove\"\n", of(&local));
+    assert_eq!(says(&[&alone]), (Some(0), first.clone()));
+    let rest = |file: &Value, sites: &str| {
+        format!(
+            "of run 3 of task {}\nunit \"person\", relation \"add-remove\", trust {}\nreleased by a site in at most 10 visits: \"{RELEASED}\"\n{sites}\n\
+             not checked: everything else in the file\n",
+            file["task_hash"].as_str().unwrap(),
+            file["privacy"][0]["trust"]
+        )
+    };
+    let unknown = "not checked without a transcript: which sites took part, their visits, the number of rounds";
+    assert_eq!(says(&[&local.to_string()]), (Some(0), first.clone() + &rest(&local, unknown)));
+    let known = "sites of the transcript: \"a\" (10 visits), \"b\" (10 visits)";
+    assert_eq!(says(&[&local.to_string(), &transcript(&local)]), (Some(0), first.clone() + &rest(&local, known)));
+    // The reason for a certificate that is not there is a text like any other.
+    let unproved = file(true, Some(150.0));
+    let second = "not proved: fallback epsilon (it has no certificate)\n";
+    assert_eq!(says(&[&unproved.to_string()]), (Some(0), first + second + &rest(&unproved, unknown)));
+    let none = changed(&local, |file| file["certificate"] = json!({"absent": "\nholds: epsilon 0.1"}));
+    assert_eq!(says(&[&none.to_string()]).0, Some(1));
+    assert!(!says(&[&none.to_string()]).1.contains("holds"));
+    let (code, words) = says(&[&changed(&local, |file| file["run"] = json!(4)).to_string()]);
+    assert!(code == Some(1) && words.starts_with("refused: a certificate is of another run"), "{words}");
+    assert_eq!(says(&[]).0, Some(2));
+    assert_eq!(says(&["", "", ""]).0, Some(2));
+    std::fs::remove_dir_all(&place).unwrap();
 }
 
 /// Readers of JSON differ in which of two fields of one name they take: a file that has one twice is none.
 #[test]
-fn a_field_that_is_there_twice_is_refused() {
-    let text = local();
-    let again = |field: &str| {
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        replaced(&text, "{\"format\":2,", &format!("{{\"format\":2,\"{field}\":{},", value[field]))
+fn a_field_that_is_there_twice_or_has_no_name_in_the_specification_is_refused() {
+    let given = file(true, None);
+    let text = given.to_string();
+    let again = |object: &Value, before: &str| {
+        for (field, value) in object.as_object().unwrap() {
+            let twice = text.replacen(before, &format!("{before}{}:{value},", json!(field)), 1);
+            assert!(Posterior::read(twice.as_bytes(), None).is_err(), "{field}");
+        }
     };
-    for field in ["task_hash", "run", "privacy", "certificate"] {
-        refused(&again(field), "each field once");
-    }
-    for (from, to) in [
-        ("\"delta\":1e-5", "\"delta\":1e-5,\"delta\":1e-5"),
-        ("\"trust\":\"local\"", "\"trust\":\"aggregated\",\"trust\":\"local\""),
-        ("\"epsilon\":", "\"epsilon\":1.0,\"epsilon\":"),
-        ("\"certificate\":{", "\"certificate\":{\"absent\":\"\","),
-        ("\"privacy\":", "\"statements\":"),
-        ("\"run\":3", "\"run\":-1"),
-    ] {
-        refused(&replaced(&text, from, to), "each field once");
-    }
-    for nothing in ["", "{}", "[]", "null"] {
-        assert!(matches!(verify_file(nothing.as_bytes()), Err(Unproved::Refused(Refusal::Form(_)))), "{nothing}");
+    again(&given, "{");
+    again(&given["privacy"][0], "\"privacy\":[{");
+    again(&given["family"], "\"family\":{");
+    again(&given["certificate"], "\"certificate\":{");
+    refused(&changed(&given, |file| file["more"] = json!(1)), "no specification names");
+    refused(&changed(&given, |file| file["privacy"][1]["more"] = json!(1)), "no specification names");
+    refused(&changed(&given, |file| file["family"]["more"] = json!(1)), "`family` has another field");
+    refused(&changed(&given, |file| file["private"] = json!("")), "personal posterior");
+    refused(&changed(&given, |file| file["privacy"] = json!([])), "it states nothing for any site");
+    for nothing in ["", "[]", "null", "{}{}"] {
+        assert!(matches!(Posterior::read(nothing.as_bytes(), None), Err(Unproved::Refused(Refusal::Form(_)))), "{nothing}");
     }
 }
 
 #[test]
-fn sums_over_sites_need_a_second_certificate_about_other_events() {
-    let (second, worst) = certificate("poisson-replace", "one share");
-    let stated = format!(",\"fallback_epsilon\":{worst}");
-    let honest = aggregated(&stated, &quoted(&second));
-    let joint = certificate("gaussian", "sums");
-    assert_eq!(proved(&verify_file(honest.as_bytes()).unwrap()), [("epsilon", joint.1), ("fallback epsilon", worst)]);
-
-    const NONE: &str = "its fallback epsilon has no certificate";
-    refused(&aggregated(&stated, "null"), NONE);
-    refused(&aggregated("", "null"), NONE);
-    refused(&aggregated(&stated, "{\"absent\":\"lost\"}"), NONE);
-    refused(&aggregated(",\"fallback_epsilon\":100.0", "{\"absent\":\"lost\"}"), NONE);
-    refused(&aggregated(&format!(",\"fallback_epsilon\":{}", 0.99 * worst), &quoted(&second)), "it states more than is proved");
-    // The first one again, under a larger claim.
-    let again = aggregated(&format!(",\"fallback_epsilon\":{}", joint.1), &quoted(&joint.0));
-    refused(&again, "both certificates are about the same events");
-    let same = certificate("poisson-replace", "sums");
-    refused(&aggregated(&stated, &quoted(&same.0)), "both certificates are about the same events");
-    // Where one statement says so, it is there for all.
-    let two = replaced(&local(), "\"trust\":\"local\"", "\"trust\":\"aggregated\"");
-    refused(&two, NONE);
-    refused(&replaced(&local(), ",\"delta\":1e-5", ",\"fallback_epsilon\":9.0,\"delta\":1e-5"), NONE);
-    // Under local trust there is none.
-    refused(&replaced(&local(), "\"certificate\"", "\"fallback_certificate\":{\"absent\":\"\"},\"certificate\""), NONE);
-
-    // What no certificate reaches, or nobody claims, is said to be unproved.
-    for stated in [",\"fallback_epsilon\":150.0", ",\"fallback_epsilon\":null", ""] {
-        let findings = verify_file(aggregated(stated, "{\"absent\":\"too much\"}").as_bytes()).unwrap();
-        assert_eq!(findings[0].1.as_ref().unwrap().epsilon, joint.1);
-        assert_eq!(findings[1], ("fallback epsilon", Err("too much".to_owned())));
+fn sites_visits_and_rounds_are_those_of_the_transcript() {
+    let given = file(false, None);
+    let whole = transcript(&given);
+    let with = |file: &Value, transcript: &str| Posterior::read(file.to_string().as_bytes(), Some(transcript.as_bytes()));
+    let posterior = with(&given, &whole).unwrap();
+    assert_eq!(posterior.sites, Some(vec![("a".to_owned(), 10), ("b".to_owned(), 10)]));
+    let changes: [fn(&mut Value); 7] = [
+        |file| file["rounds"] = json!(9),
+        |file| file["rounds"] = json!(10.0),
+        |file| file["privacy"][1]["site"] = json!("c"),
+        |file| file["privacy"][1]["releases"] = json!(9),
+        |file| drop(file["privacy"].as_array_mut().unwrap().pop()),
+        |file| {
+            let another = changed(&file["privacy"][1], |statement| statement["site"] = json!("c"));
+            file["privacy"].as_array_mut().unwrap().push(another);
+        },
+        |file| file["rounds"] = Value::Null,
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        assert!(with(&changed(&given, change), &whole).is_err(), "{number}");
     }
+    // What is refused without it.
+    refused(&changed(&given, |file| file["privacy"].as_array_mut().unwrap().swap(0, 1)), "not in order");
+    refused(&changed(&given, |file| file["privacy"][1]["site"] = json!("a")), "two statements");
+    refused(&changed(&given, |file| file["privacy"][1]["releases"] = json!(11)), "more visits than the task has");
+
+    let lines: Vec<&str> = whole.lines().collect();
+    let gap = [&lines[..4], &lines[5..]].concat().join("\n");
+    let refused = |text: &str, words: &str| {
+        let refusal = with(&given, text).expect_err(words).to_string();
+        assert!(refusal.contains(words), "{words}: {refusal}");
+    };
+    refused("", "empty");
+    refused("{", "none, as");
+    refused(&lines[..10].join("\n"), "no line about the end");
+    refused(&gap, "no unbroken chain");
+    refused(&whole.replacen("\"run\":3", "\"run\":4", 1), "another run or task");
+    refused(&whole.replacen("\"previous\":\"h5\"", "\"previous\":\"h4\"", 1), "no unbroken chain");
+    refused(&whole.replacen("\"lambda_before\":\"l5\"", "\"lambda_before\":\"l4\"", 1), "no unbroken chain");
+    refused(&whole.replacen("\"client\":\"b\"", "\"client\":\"c\"", 1), "an update of nobody");
+    refused(&whole.replacen("\"b\":10", "\"b\":9", 1), "more updates of a site");
 }
 
-/// What the program prints, claim by claim.
+/// The page that says what is derived has a row for every field, in the program's words.
 #[test]
-fn the_program_says_which_line_is_which_claim() {
-    let file = std::env::temp_dir().join(format!("dp-pvi-verify-{}.json", std::process::id()));
-    let says = |text: &str| {
-        std::fs::write(&file, text).unwrap();
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-verify")).arg(&file).output().unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
-    };
-    let ((joint, epsilon), (second, worst)) = (certificate("gaussian", "sums"), certificate("poisson-replace", "one share"));
-    let holds = |claim: &str, relation: &str| format!("holds: {claim} at delta 1e-5 under \"{relation}\"\n");
-    let first = holds(&format!("epsilon {epsilon}"), "add_remove");
-    assert_eq!(says(&joint), (Some(0), first.clone()));
-    let both = aggregated(&format!(",\"fallback_epsilon\":{worst}"), &quoted(&second));
-    assert_eq!(says(&both), (Some(0), first.clone() + &holds(&format!("fallback epsilon {worst}"), "replace_one")));
-    let unproved = aggregated(",\"fallback_epsilon\":150.0", "{\"absent\":\"too much\"}");
-    assert_eq!(says(&unproved), (Some(0), first + "not proved: fallback epsilon (too much)\n"));
-    let (code, words) = says(&replaced(&both, "\"run\":3", "\"run\":4"));
-    assert!(code == Some(1) && words.starts_with("refused: a certificate is of another run"), "{words}");
-    std::fs::remove_file(&file).unwrap();
+fn the_specification_has_the_program_s_table() {
+    let page = include_str!("../../accounting/proofs/statements.md");
+    let rows = page.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        let (field, source) = (cells.next()?.trim_end_matches('`'), cells.next()?);
+        let source = match source {
+            "yes" => Source::Task,
+            "with a transcript" => Source::Transcript,
+            "no" => Source::Nothing,
+            other => panic!("{other}"),
+        };
+        Some((field, source))
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), FIELDS);
+    assert_eq!(FIELDS.iter().map(|(field, _)| field).collect::<BTreeSet<_>>().len(), FIELDS.len());
 }

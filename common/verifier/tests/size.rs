@@ -9,10 +9,19 @@ fn lines(folder: &str) -> usize {
     files.map(|path| std::fs::read_to_string(path).unwrap().lines().filter(code).count()).sum()
 }
 
-/// What proves a certificate, and beside it the program that looks for certificates in a `posterior.json` and prints what was found.
+/// What proves a certificate; beside it what compares the fields of a `posterior.json`, and what prints.
 #[test]
 fn what_proves_has_at_most_600_lines() {
-    let (proves, reads) = (lines("src"), lines("src/bin/dp-pvi-verify"));
+    let (proves, compares, prints) = (lines("src"), lines("src/posterior"), lines("src/bin/dp-pvi-verify"));
     assert!((400..=600).contains(&proves), "{proves}");
-    assert!((50..=100).contains(&reads), "{reads}");
+    assert!((200..=350).contains(&compares), "{compares}");
+    assert!((40..=60).contains(&prints), "{prints}");
+}
+
+/// A check that shares code with what it checks is none.
+#[test]
+fn the_verifier_depends_on_no_crate_of_ours() {
+    let manifest = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let dependencies = manifest.split_once("[dependencies]").unwrap().1;
+    assert!(dependencies.contains("sha2") && !dependencies.contains("dp-pvi"), "{dependencies}");
 }

@@ -19,22 +19,25 @@ pub(super) fn render(history: &History) -> Result<String> {
         text.push_str(&line(history, entry, history.task.early_end.and(state), scale)?);
         text.push('\n');
     }
-    if history.task.early_end.is_some() {
-        text.push_str(&end(history));
-        text.push('\n');
-    }
+    text.push_str(&end(history));
+    text.push('\n');
     Ok(text)
 }
 
-/// What the rule of an early end needs beside the rounds, and how the run ended.
+/// How the run ended, and the sites with the visits that each answered, whether its update entered a round or not: what statements of privacy are compared with.
 fn end(history: &History) -> String {
-    let units: BTreeMap<_, _> = history.members.iter().filter_map(|(client, member)| Some((client, member.units?))).collect();
-    let value = json!({
+    let answered: BTreeMap<_, _> = history.sites().collect();
+    let mut value = json!({
         "task": history.run.task.to_string(),
         "run": history.run.number,
         "end": history.outcome,
-        "units": units,
+        "answered": answered,
     });
+    if history.task.early_end.is_some() {
+        // What the rule of an early end needs beside the rounds.
+        let units: BTreeMap<_, _> = history.members.iter().filter_map(|(client, member)| Some((client, member.units?))).collect();
+        value["units"] = json!(units);
+    }
     value.to_string()
 }
 

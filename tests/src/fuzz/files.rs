@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use dp_pvi_client::config::Config as ClientConfig;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity;
 use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_reading::statement::statement;
 use dp_pvi_server::config::Config as ServerConfig;
 use dp_pvi_server::summer::config::SummerConfig;
+use dp_pvi_verifier::posterior::Posterior;
 
 use super::Input;
 use crate::place;
@@ -138,15 +141,21 @@ pub(super) fn read_identities(bytes: &[u8]) {
     }
 }
 
-/// A posterior of the prior.
+/// A posterior of the prior, without a site and with one.
 pub(super) fn documents() -> Vec<Vec<u8>> {
     let task = task();
-    let document = PosteriorDocument::new(&task, 1, 0, &task.prior_natural(), Vec::new(), Vec::new()).expect("the prior is a posterior");
-    vec![document.to_json().into_bytes()]
+    let site = ClientId::new("a").expect("a name");
+    let document = |statements| {
+        let document =
+            PosteriorDocument::new(&task, 1, 0, &task.prior_natural(), statements, Vec::new()).expect("the prior is a posterior");
+        document.with_certificates().expect("it has a task").to_json().into_bytes()
+    };
+    vec![document(Vec::new()), document(vec![statement(&task, &site, 1).expect("the task has a price")])]
 }
 
-/// A `posterior.json` from somebody else.
+/// A `posterior.json` from somebody else, and a transcript.
 pub(super) fn read_documents(bytes: &[u8]) {
+    drop(Posterior::read(bytes, Some(bytes)));
     if let Some(Ok(document)) = text(bytes).map(PosteriorDocument::from_json) {
         drop(document.predictor());
     }

@@ -63,11 +63,12 @@ fn wait_for(process: &Process, event: &str, number: usize) {
     process.wait_until(&format!("{number} times {event}"), |p| (count(p, event) >= number).then_some(()));
 }
 
-/// The server's transcript, a line a round.
+/// The rounds of the server's transcript.
 fn transcript(federation: &Federation) -> Vec<Value> {
     let file = federation.home("server").join("transcript");
     run(&mut federation.server_command(&["export", "--transcript", file.to_str().unwrap()]));
-    fs::read_to_string(file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let text = fs::read_to_string(file).unwrap();
+    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).filter(|line| line.get("round").is_some()).collect()
 }
 
 fn document(federation: &Federation) -> PosteriorDocument {

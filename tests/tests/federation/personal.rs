@@ -3,11 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_protocol::message::{Hello, MetricsReport, Refusal, Signed, Update};
 use dp_pvi_reading::document::PosteriorDocument;
 use dp_pvi_tests::federation::{Federation, Party, complete, outcome, run};
+use dp_pvi_tests::place::binary;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use serde_json::Value;
 
@@ -133,6 +135,8 @@ fn refused_by_every_reader(federation: &Federation, file: &Path, text: &str) {
     refuse(&["predict", "--posterior", path, "--data", data.to_str().unwrap()], 4, "personal posterior");
     refuse(&["personalise", "--posterior", path], 4, "personal posterior");
     refuse(&["plan", "--task", path], 4, "not a resolved task");
+    let (code, said, _) = outcome(Command::new(binary("dp-pvi-verify")).arg(file));
+    assert!(code == 1 && said.starts_with("refused: a site's personal posterior"), "{code} {said}");
     assert!(PosteriorDocument::from_json(text).is_err_and(|e| e.to_string().contains("must not leave that site")));
     assert!(ResolvedTask::from_document(text.as_bytes()).is_err());
     let bytes = text.as_bytes();

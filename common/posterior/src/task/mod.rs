@@ -6,6 +6,7 @@ pub mod bounds;
 mod check;
 mod early_end;
 mod names;
+mod promise;
 mod raw;
 mod released;
 
@@ -23,6 +24,7 @@ pub use crate::spec::{
 };
 pub use early_end::EarlyEndSpec;
 pub use names::names;
+pub use promise::Derived;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, Rounds, ScheduleKind};
 
 use dp_pvi_accounting::{Delta, DpEvent, Relation};
@@ -86,6 +88,9 @@ pub struct ResolvedTask {
     /// The rule by which the run may end before its last round; absent: it has all its rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_end: Option<EarlyEndSpec>,
+    /// What follows from the fields above for the data of the sites.
+    #[serde(default, skip_serializing)]
+    pub promise: Derived,
 }
 
 /// Version of the document's form.
@@ -95,11 +100,11 @@ const FORMAT: u32 = 1;
 pub const ENGINE: &str = "dp-pvi/1";
 
 impl ResolvedTask {
-    /// Canonical bytes (JSON with two-space indentation, fields in declaration order).
+    /// Canonical bytes (JSON with two-space indentation, fields in declaration order, then what follows from them as `promise`).
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         // Strings, numbers and enums: serialisation into memory cannot fail.
-        serde_json::to_vec_pretty(self).expect("a task serialises")
+        serde_json::to_vec_pretty(&promise::Document::of(self)).expect("a task serialises")
     }
 
     /// Reads canonical bytes; refuses other forms and engines, bytes that are not canonical, and documents that contradict themselves:
@@ -112,10 +117,11 @@ impl ResolvedTask {
         if task.format != FORMAT || task.engine != ENGINE {
             return Err(TaskError::Unreadable(format!("engine {}, this is {ENGINE}", task.engine)));
         }
-        if task.to_bytes() != bytes {
-            return Err(TaskError::Unreadable("not in canonical form".into()));
-        }
         task.check()?;
+        if task.to_bytes() != bytes {
+            let message = "not in canonical form, or its promise does not follow from its numbers";
+            return Err(TaskError::Unreadable(message.into()));
+        }
         Ok(task)
     }
 

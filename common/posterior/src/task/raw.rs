@@ -274,6 +274,7 @@ impl RawTask {
             expected_sites: self.pvi.expected_sites,
             release_tick_seconds: self.pvi.release_tick_seconds.unwrap_or(0),
             early_end: self.pvi.end_early,
+            promise: super::Derived,
         };
         // Before anything is built or multiplied.
         task.check_bounds(&schema)?;

@@ -54,7 +54,7 @@ pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
     if let Some(share) = convergence.noise_share {
         let _ = write!(
             html,
-            "<p class=\"note\">Root mean square of all distances: {}. Of what widens the intervals, {} is noise; the rest is the way that was left.</p>",
+            "<p class=\"note\">Root mean square of all distances: {}. Of what widens the intervals, {} is noise; the rest comes from rounds that are missing.</p>",
             aligned(convergence.overall),
             percent(share)
         );

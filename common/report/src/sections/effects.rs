@@ -230,7 +230,7 @@ fn meaning(run: &Run<'_>, measure: Option<Measure>) -> String {
         }
         Some(Measure::HazardRatio | Measure::Hazard) => {
             format!(
-                "By how much the hazard of {what}, its rate at any time among those whom it has spared so far, is multiplied, all else being equal: 2 doubles it, 0.5 halves it, 1 is no difference."
+                "By how much the hazard of {what}, its rate at any time among those without it so far, is multiplied, all else being equal: 2 doubles it, 0.5 halves it, 1 is no difference."
             )
         }
         Some(Measure::Difference | Measure::Value) => {

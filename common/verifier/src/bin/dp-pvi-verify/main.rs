@@ -1,21 +1,62 @@
-//! `dp-pvi-verify FILE`: says whether a certificate holds, or those of a `posterior.json`. Exit code 0: it does; 1: it does not; 2: there is no such file.
-
-mod posterior;
+//! `dp-pvi-verify FILE [TRANSCRIPT]`: says whether a certificate holds, or what a `posterior.json` states of privacy. Exit code 0: it does; 1: it does not; 2: there is no
+//! such file. Only what was derived is printed.
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use dp_pvi_verifier::posterior::{Posterior, Unproved};
+use dp_pvi_verifier::{Certificate, verify};
+use serde_json::json;
+
+const USAGE: &str = "usage: dp-pvi-verify FILE [TRANSCRIPT], FILE being a certificate or a posterior.json, TRANSCRIPT what \
+                     `dp-pvi-server export --transcript` wrote";
+
+fn holds(claim: &str, certificate: &Certificate) -> String {
+    let Certificate { epsilon, delta, relation, .. } = certificate;
+    format!("holds: {claim} {epsilon} at delta {delta:e} under {}", json!(relation))
+}
+
+/// What is proved, line by line.
+fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unproved> {
+    if file.starts_with(b"{\"format\":\"") {
+        return Ok(vec![holds("epsilon", &verify(file)?)]);
+    }
+    let posterior = Posterior::read(file, transcript)?;
+    let certificates = posterior.prove()?;
+    let Posterior { task, run, unit, relation, trust, released, visits, sites, .. } = &posterior;
+    let mut lines = vec![holds("epsilon", &certificates.joint)];
+    lines.extend(certificates.fallback.iter().map(|fallback| match fallback {
+        Some(certificate) => holds("fallback epsilon", certificate),
+        None => "not proved: fallback epsilon (it has no certificate)".to_owned(),
+    }));
+    lines.push(format!("of run {run} of task {task}"));
+    lines.push(format!("unit {}, relation {}, trust {}", json!(unit), json!(relation), json!(trust)));
+    lines.push(format!("released by a site in at most {visits} visits: {}", json!(released)));
+    lines.push(match sites {
+        Some(sites) => {
+            let all: Vec<_> = sites.iter().map(|(site, answered)| format!("{} ({answered} visits)", json!(site))).collect();
+            format!("sites of the transcript: {}", all.join(", "))
+        }
+        None => "not checked without a transcript: which sites took part, their visits, the number of rounds".to_owned(),
+    });
+    lines.push("not checked: everything else in the file".to_owned());
+    Ok(lines)
+}
+
 fn main() -> ExitCode {
-    let file = std::env::args_os().nth(1).unwrap_or_default();
-    let line = |(claim, found): posterior::Finding| match found {
-        Ok(holds) => format!("holds: {claim} {} at delta {:e} under {}", holds.epsilon, holds.delta, serde_json::json!(holds.relation)),
-        Err(why) => format!("not proved: {claim} ({why})"),
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let read = |file: &std::ffi::OsString| std::fs::read(file).map_err(|error| format!("{}: {error} ({USAGE})", file.display()));
+    let files = match arguments.as_slice() {
+        [] => Err(USAGE.to_owned()),
+        [one] if one == "--help" => Err(USAGE.to_owned()),
+        [file] => read(file).map(|file| (file, None)),
+        [file, transcript] => read(file).and_then(|file| Ok((file, Some(read(transcript)?)))),
+        _ => Err(USAGE.to_owned()),
     };
-    let (text, code) = match std::fs::read(&file).map(|bytes| posterior::verify_file(&bytes)) {
-        Err(_) if file.is_empty() || file == "--help" => ("usage: dp-pvi-verify FILE, a certificate or a posterior.json".to_owned(), 2),
-        Err(error) => (format!("{}: {error} (usage: dp-pvi-verify FILE)", file.display()), 2),
+    let (text, code) = match files.map(|(file, transcript)| proved(&file, transcript.as_deref())) {
+        Err(error) => (error, 2),
         Ok(Err(refusal)) => (format!("refused: {refusal}"), 1),
-        Ok(Ok(all)) => (all.into_iter().map(line).collect::<Vec<_>>().join("\n"), 0),
+        Ok(Ok(lines)) => (lines.join("\n"), 0),
     };
     // Nobody may read the words; the code says the same.
     let _ = writeln!(std::io::stdout(), "{text}");

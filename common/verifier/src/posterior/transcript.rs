@@ -1,0 +1,59 @@
+//! What a run's transcript says of sites and rounds.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Unproved, demand, refused};
+
+/// One line: a round, or the end.
+#[derive(Deserialize)]
+struct Line {
+    task: String,
+    run: u32,
+    round: Option<u32>,
+    #[serde(default)]
+    included: Vec<Included>,
+    previous: Option<String>,
+    hash: Option<String>,
+    lambda_before: Option<String>,
+    lambda: Option<String>,
+    answered: Option<BTreeMap<String, u32>>,
+}
+
+#[derive(Deserialize)]
+struct Included {
+    client: String,
+}
+
+/// Rounds, and the sites with the visits that each answered, in order.
+pub(super) struct Transcript {
+    pub(super) rounds: u32,
+    pub(super) answered: Vec<(String, u32)>,
+}
+
+impl Transcript {
+    /// Reads a transcript of this run: an unbroken chain of rounds, and the line about the end.
+    ///
+    /// # Errors
+    /// Other files, another run, a round that is missing.
+    pub(super) fn read(file: &[u8], task: &str, run: u32) -> Result<Self, Unproved> {
+        let lines = serde_json::Deserializer::from_slice(file).into_iter().collect::<Result<Vec<Line>, _>>();
+        let Ok(lines) = lines else { return refused("the transcript is none, as `dp-pvi-server export --transcript` writes it") };
+        demand(lines.iter().all(|line| line.task == task && line.run == run), "the transcript is of another run or task")?;
+        let Some((end, rounds)) = lines.split_last() else { return refused("the transcript is empty") };
+        let Some(answered) = &end.answered else { return refused("the transcript has no line about the end: export it again") };
+        let numbered = rounds.iter().zip(0..).all(|(line, number)| line.round == Some(number) && line.answered.is_none());
+        let linked = rounds.windows(2).all(|two| (&two[0].hash, &two[0].lambda) == (&two[1].previous, &two[1].lambda_before));
+        let whole = rounds.iter().all(|line| line.hash.is_some() && line.lambda.is_some());
+        demand(numbered && linked && whole && end.round.is_none(), "the transcript is no unbroken chain of rounds")?;
+        for (site, visits) in answered {
+            let included = rounds.iter().flat_map(|line| &line.included).filter(|included| included.client == *site).count();
+            demand(included <= *visits as usize, "the transcript has more updates of a site than it answered")?;
+        }
+        let known = rounds.iter().flat_map(|line| &line.included).all(|included| answered.contains_key(&included.client));
+        demand(known, "the transcript has an update of nobody")?;
+        let rounds = u32::try_from(rounds.len()).unwrap_or(u32::MAX);
+        Ok(Self { rounds, answered: answered.iter().map(|(site, visits)| (site.clone(), *visits)).collect() })
+    }
+}
