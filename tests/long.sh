@@ -16,6 +16,7 @@ audit        | 1500 | common/simulation/src/audit common/inference/src/methods c
 certificates | 300  | common/account common/verifier common/accounting/src
 planted      | 1800 | common/privacy/src common/accounting/src common/simulation/src/audit
 bytes        | 300  | common/privacy/src/ledger
+conformance  | 600  | common/data common/schema/src/text.rs common/schema/src/dates.rs common/schema/src/csv.rs
 crashes      | 900  | client/src common/protocol/src/participant common/privacy/src/ledger
 faults       | 900  | common/protocol common/simulator common/privacy/src/ledger
 rollbacks    | 1800 |
@@ -38,6 +39,7 @@ run() {
         cargo test --locked -p dp-pvi-simulation --features planted-bugs --test planted -- --nocapture
         ;;
     bytes) cargo test --locked --workspace --lib -- --ignored changed_byte ;;
+    conformance) common/data/tests/conformance/run.sh ;;
     crashes) DP_PVI_CRASH_SEEDS=${DP_PVI_CRASH_SEEDS:-40} cargo test --locked --workspace --test federation -- crash:: ;;
     faults) DP_PVI_FAULT_SEEDS=${DP_PVI_FAULT_SEEDS:-1000} cargo test --locked --workspace --test simulator -- faults:: --nocapture ;;
     rollbacks) DP_PVI_ROLLBACKS=${DP_PVI_ROLLBACKS:-100} cargo test --locked --workspace --test federation -- budget:: ;;

@@ -98,7 +98,7 @@ enum Command {
         /// Hash of the task or charter, with or without `sha256:`. Its first 32 digits or more are enough for one that this site was shown.
         hash: String,
     },
-    /// Look at the data set; nothing leaves.
+    /// Look at the data set, and confirm what was seen; nothing leaves.
     #[command(subcommand)]
     Data(DataCommand),
     /// The data set's privacy budget.
@@ -242,6 +242,8 @@ enum DataCommand {
         #[arg(long, requires = "formula")]
         no_intercept: bool,
     },
+    /// Say that the records are as they should be, although so many contribute nothing that the data set was halted.
+    Confirm,
 }
 
 #[derive(Debug, Subcommand)]
@@ -367,6 +369,7 @@ fn execute<S: ChargeStore + 'static>(
             let design = formula.map(|formula| DesignSpec { without_intercept: no_intercept, ..DesignSpec::of(formula, site) });
             data::inspect(&Config::load(file)?, schema.as_deref(), design.as_ref(), output)
         }
+        Command::Data(DataCommand::Confirm) => data::confirm(&Config::load(file)?, output),
         Command::Budget(BudgetCommand::Show) => budget::show(&Config::load(file)?, output),
         Command::Budget(BudgetCommand::Freeze { off }) => {
             let state = if off { dp_pvi_privacy::ledger::FreezeState::Open } else { dp_pvi_privacy::ledger::FreezeState::Frozen };

@@ -117,6 +117,8 @@ pub struct Data {
     pub schema: PathBuf,
     /// Where the records are while the program runs.
     pub cache: Cache,
+    /// Share of the records that may contribute nothing before the data set waits for its operator.
+    pub halt_above: f64,
     /// The cluster that sums their terms, where there is one.
     pub engine: Option<Engine>,
     /// What belongs to a private data set only.
@@ -343,6 +345,12 @@ struct RawData {
     nominal_units: Option<u64>,
     #[serde(default)]
     cache: Cache,
+    #[serde(default = "halt_above")]
+    halt_above: f64,
+}
+
+fn halt_above() -> f64 {
+    0.2
 }
 
 #[derive(Deserialize)]
@@ -427,6 +435,12 @@ impl RawConfig {
             Some(OneOrMany::Many(uris)) => uris,
             None => Vec::new(),
         };
+        if !(0.0..=1.0).contains(&self.data.halt_above) {
+            return Err(ClientError::config(
+                "data.halt_above",
+                "must be a share between 0 and 1: above it records that contribute nothing halt the data set",
+            ));
+        }
         let database = self.database.map(|database| database.check(folder)).transpose()?;
         match &database {
             None if files.is_empty() => {
@@ -542,6 +556,7 @@ impl RawConfig {
                 database,
                 schema: at(&schema),
                 cache: self.data.cache,
+                halt_above: self.data.halt_above,
                 engine: self.engine.map(|engine| engine.check(folder)),
                 private,
             },

@@ -7,7 +7,7 @@
 //! * [`database`]: records in PostgreSQL. `engine`: records that a cluster of the site sums.
 //! * [`ledger`]: the data set's ledger, compared with what is kept about it in a second place.
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
-//! * [`snapshot`]: data behind the release gate, read before the hello.
+//! * [`snapshot`]: data behind the release gate, read before the hello. `screen`: what the site's own people are told of them.
 //! * [`train`]: updates on a blocking thread.
 //! * [`history`]: what the site keeps of a run beside its ledger; [`personal`]: what it may learn of its records for itself.
 //! * [`run`]: one run from hello to end. The loop itself is `dp_pvi_protocol::driver`, which simulation and tests share.
@@ -39,6 +39,7 @@ pub mod personal;
 mod progress;
 pub mod rehearsal;
 pub mod run;
+mod screen;
 pub mod snapshot;
 pub mod telemetry;
 pub mod tls;

@@ -20,7 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dp_pvi_data::{DataError, DataFile, MOST_FORMULA_ENTRIES, load_for_formula, load_for_run, load_to_disk, memory_of};
+use dp_pvi_data::{DataError, DataFile, MOST_FORMULA_ENTRIES, Screen, load_for_formula, load_for_run, load_to_disk, memory_of};
 use dp_pvi_inference::methods::needs_memory;
 use dp_pvi_inference::methods::parts::can_be_in_parts;
 use dp_pvi_inference::records::RecordTable;
@@ -36,6 +36,7 @@ use crate::config::{Cache, Config, Data, Engine, KeepRows};
 use crate::database::{self, Kept};
 use crate::engine;
 use crate::error::{ClientError, Result};
+use crate::screen;
 
 /// A site's own copy of the public schema.
 pub struct LocalSchema {
@@ -62,6 +63,12 @@ impl LocalSchema {
         &self.schema
     }
 
+    /// A name of this text, for what is kept about it.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        Hash::of("dp-pvi-client schema v1", &[self.text.as_bytes()]).to_string()
+    }
+
     /// Whether the task has this schema, byte for byte. Otherwise somebody else would decide what a value of this site's records may be.
     ///
     /// # Errors
@@ -82,6 +89,7 @@ pub struct Snapshot {
     schema: LocalSchema,
     units: Arc<Units<RecordTable>>,
     fingerprint: Hash,
+    screen: Screen,
     file: PathBuf,
     site: ClientId,
     source: Source,
@@ -169,12 +177,14 @@ impl Snapshot {
             None if on_disk => load_to_disk(schema.schema(), &source.files, &source.key, cache_in(&config.site.state)?).map_err(local)?,
             None => load_for_run(schema.schema(), &source.files, &source.key).map_err(local)?,
         };
+        screen::tell(&read.screen);
         let units = source.over_slots(read.units);
         let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
         let snapshot = Self {
             schema,
             units: Arc::new(units),
             fingerprint: read.fingerprint,
+            screen: read.screen,
             file,
             site: config.site.name.clone(),
             source,
@@ -299,6 +309,13 @@ impl Snapshot {
         if read.fingerprint != self.fingerprint {
             return Err(ClientError::Data("the data files were changed while this program was running: start it again".into()));
         }
+        // For the people here, and nothing stops: a task must not ask by what a site does.
+        let left_out = read.screen.left_out();
+        if left_out > 0 {
+            tracing::warn!(
+                "PRIVATE: the task's formula leaves out {left_out} records more, of units with more entries than are held of one"
+            );
+        }
         Ok(self.source.over_slots(read.units))
     }
 
@@ -306,6 +323,14 @@ impl Snapshot {
     #[must_use]
     pub fn schema(&self) -> &LocalSchema {
         &self.schema
+    }
+
+    /// Whether a program may say hello with these records, by the share of them that contributes nothing.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`]: the data set is halted until its operator confirms. [`ClientError::Unavailable`]: the state folder.
+    pub fn admit(&self, config: &Config) -> Result<()> {
+        screen::admit(config, &self.schema, &self.screen)
     }
 
     /// Notes that the site is in a run with these records. Durable when it returns.

@@ -32,12 +32,13 @@ impl<N> SiteTrainer<N> {
     /// Reads the configured files.
     ///
     /// # Errors
-    /// See [`Snapshot::load`]; the declared number of units is below `[policy] min_records`.
+    /// See [`Snapshot::load`] and [`Snapshot::admit`]; the declared number of units is below `[policy] min_records`.
     pub async fn load(config: &Config, noise: N) -> ClientResult<Self> {
         check_declared(config)?;
         let identity = keys::identity(&config.tls.identity)?;
         let config = config.clone();
-        let snapshot = blocking(move || Ok(Snapshot::load(&config, &identity))).await??;
+        let load = move || Snapshot::load(&config, &identity).and_then(|snapshot| snapshot.admit(&config).map(|()| snapshot));
+        let snapshot = blocking(move || Ok(load())).await??;
         Ok(Self { snapshot: Arc::new(snapshot), noise })
     }
 

@@ -4,7 +4,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use dp_pvi_accounting::PrivacyLoss;
+use dp_pvi_data::{DataError, Inspection};
 use dp_pvi_inference::methods::needs_memory;
+use dp_pvi_inference::records::RecordError;
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::text::visible;
@@ -20,7 +22,7 @@ use crate::output::{Output, name_of};
 use crate::rehearsal::{Expected, Where, rehearse};
 use crate::snapshot::{LocalSchema, in_memory_for, look_at};
 use crate::transport::GrpcTransport;
-use crate::{clock, keys, run, tls, train};
+use crate::{clock, keys, run, screen, tls, train};
 
 /// Whether the server is asked too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +64,19 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
         true => "fits the schema; visits read the records from a file in the state folder, some thousand at a time".into(),
         false => "fits the schema".into(),
     };
-    let loaded = report.step("data", load_data(&config), words);
+    let looked = look(&config);
+    // What the site's own people have to know of its records, whether they can be used or not.
+    if let Ok(Looked { inspection: Some(inspection), .. }) = &looked {
+        screen::notes(inspection, config.data.halt_above).iter().for_each(|note| report.warn("data", note));
+    }
+    let standing = match &looked {
+        Ok(Looked { schema, inspection: Some(inspection), .. }) => Some(screen::standing(&config, schema, &inspection.screen)),
+        _ => None,
+    };
+    let loaded = report.step("data", looked.and_then(Looked::loaded), words);
+    if let Some(standing) = standing {
+        report.step("records", standing, |()| "so many of them contribute that a run may begin".into());
+    }
     if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
         report.warn("data", &note);
     }
@@ -226,29 +240,48 @@ fn state_folder(path: &Path) -> Result<()> {
     keys::check_state(path)
 }
 
-/// Loads the data through the site's schema. Unlike a run it stops at the first record that the schema rejects.
-fn load_data(config: &Config) -> Result<Loaded> {
+/// Reads the data through the site's schema and counts what it does to them.
+fn look(config: &Config) -> Result<Looked> {
     let schema = LocalSchema::read(&config.data.schema)?;
-    let failed = |e: dp_pvi_data::DataError| ClientError::Data(Problem::of(e));
-    match &config.data.private {
-        None => {
-            dp_pvi_data::load_public(schema.schema(), &config.data.files, None).map_err(failed)?;
-            Ok(Loaded { schema, surplus: None, missing: None, on_disk: false })
+    let failed = |e: DataError| ClientError::Data(Problem::of(e));
+    let Some(private) = &config.data.private else {
+        dp_pvi_data::load_public(schema.schema(), &config.data.files, None).map_err(failed)?;
+        return Ok(Looked { schema, inspection: None, rejected: None, declared: 0, on_disk: false });
+    };
+    train::check_declared(config)?;
+    let files = look_at(config, schema.schema())?;
+    let on_disk = config.data.is_on_disk(schema.schema());
+    let inspection = dp_pvi_data::inspect(schema.schema(), &files).map_err(failed)?;
+    // A table in memory has fewer than 2^32 entries.
+    let too_large = (!on_disk && inspection.entries_held > u64::from(u32::MAX)).then_some(DataError::Table(RecordError::TooLarge));
+    let rejected = inspection.first_rejection(&files).or(too_large);
+    Ok(Looked { schema, inspection: Some(inspection), rejected, declared: private.nominal_units, on_disk })
+}
+
+/// The records, as they were looked at.
+struct Looked {
+    schema: LocalSchema,
+    /// Of private ones.
+    inspection: Option<Inspection>,
+    /// The first reason why they cannot be used as they are.
+    rejected: Option<DataError>,
+    /// Units, as the site declares them.
+    declared: u64,
+    on_disk: bool,
+}
+
+impl Looked {
+    /// Unlike a run this stops at the first record that the schema rejects.
+    fn loaded(self) -> Result<Loaded> {
+        if let Some(rejected) = self.rejected {
+            return Err(ClientError::Data(Problem::of(rejected)));
         }
-        Some(private) => {
-            train::check_declared(config)?;
-            let files = look_at(config, schema.schema())?;
-            let on_disk = config.data.is_on_disk(schema.schema());
-            let counts = if on_disk {
-                dp_pvi_data::count(schema.schema(), &files)
-            } else {
-                dp_pvi_data::load(schema.schema(), &files).map(|loaded| loaded.counts)
-            };
-            let counted = counts.map_err(failed)?.units;
-            let declared = private.nominal_units;
-            let more = |a: u64, b: u64| a.checked_sub(b).filter(|difference| *difference > 0);
-            Ok(Loaded { schema, surplus: more(counted, declared), missing: more(declared, counted), on_disk })
-        }
+        let more = |a: u64, b: u64| a.checked_sub(b).filter(|difference| *difference > 0);
+        let (surplus, missing) = match self.inspection {
+            None => (None, None),
+            Some(Inspection { units, .. }) => (more(units, self.declared), more(self.declared, units)),
+        };
+        Ok(Loaded { schema: self.schema, surplus, missing, on_disk: self.on_disk })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dp_pvi_posterior::schema::text;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_reading::document::Which;
 use dp_pvi_reading::effects::{Effect, compare};
@@ -22,8 +23,10 @@ pub fn contrast(posterior: &Path, of: &[String], against: &[String], which: Whic
     let task = document.task().map_err(|e| invalid(Problem::of(e)))?;
     let schema = task.parsed_schema().map_err(|e| invalid(Problem::of(e)))?;
     let predictor = document.predictor_with(which).map_err(|e| invalid(Problem::of(e)))?;
+    // As the schema's own texts: a terminal may write letters apart.
+    let [of, against] = [of, against].map(|texts| texts.iter().map(|text| text::composed(text).into_owned()).collect::<Vec<_>>());
     let effects =
-        compare(&task.model, &schema, predictor.posterior(), of, against).map_err(|e| ClientError::config("contrast", Problem::of(e)))?;
+        compare(&task.model, &schema, predictor.posterior(), &of, &against).map_err(|e| ClientError::config("contrast", Problem::of(e)))?;
     predict::warn_of_intervals(&document, which);
     for effect in &effects {
         output.object(|| json!(effect), || words(effect, &schema.label().column));

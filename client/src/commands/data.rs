@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::Output;
+use crate::screen;
 use crate::snapshot::{LocalSchema, look_at};
 
 /// Prints counts per column and the norms of the rows.
@@ -49,6 +50,23 @@ pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpe
     }
 }
 
+/// Records that the operator knows that the records are as they are: a data set that was halted goes on.
+///
+/// # Errors
+/// A schema or data file that cannot be used; the state folder.
+pub fn confirm(config: &Config, output: Output) -> Result<()> {
+    config.private()?;
+    let schema = LocalSchema::read(&config.data.schema)?;
+    let Inspection { screen, .. } = screen::look(config, &schema)?;
+    screen::confirm(config, &schema, &screen)?;
+    let percent = screen::percent(&screen);
+    output.object(
+        || json!({"private": true, "confirmed": config.data.name, "contribute_nothing": screen.count(), "records": screen.records, "percent": percent}),
+        || format!("PRIVATE: {screen}\nconfirmed: with this schema up to {percent} % of the records of {} may contribute nothing", config.data.name),
+    );
+    Ok(())
+}
+
 fn guess_to_json(guess: &Guess) -> Value {
     json!({
         "delimiter": guess.delimiter,
@@ -82,6 +100,12 @@ fn to_json(inspection: &Inspection, guess: &Guess) -> Value {
         "dropped": inspection.dropped,
         "empty_lines": inspection.empty_lines,
         "rejected": inspection.rejected,
+        "contribute_nothing": inspection.screen.nothing.iter().map(|(why, records)| json!({"records": records, "why": why.to_string()})).collect::<Vec<_>>(),
+        "near_units": inspection.near.units,
+        "near_places": inspection.near.places.iter().map(|(one, two)| json!([
+            {"file": one.file, "row": one.row}, {"file": two.file, "row": two.row},
+        ])).collect::<Vec<_>>(),
+        "watched_for_no_time": inspection.unexposed.map(|unexposed| json!({"records": unexposed.records, "events": unexposed.events})),
         "largest_unit": inspection.largest_unit,
         "norm_bound": inspection.norm_bound,
         "norms": inspection.norms,

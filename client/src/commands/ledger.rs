@@ -21,7 +21,7 @@ use crate::ledger::LedgerView;
 use crate::observe::head_json;
 use crate::output::{Output, epsilon, json_number, name_of};
 use crate::snapshot::LocalSchema;
-use crate::{keys, ledger};
+use crate::{keys, ledger, screen};
 
 /// Makes the data set's ledger: an operator's act, once in the life of a data set. A creation that was cut off anywhere is finished by the
 /// next one.
@@ -34,6 +34,7 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
     let path = private.ledger.display();
     let place = SecondPlace::at(&private.ledger_head);
     let kept = place.head(&key)?;
+    screen::before_ledger(config);
     let had_another = || kept.filter(|kept| kept.seq > 0).map(|kept| LedgerError::OtherLedger { place: shown(&place), kept: kept.seq });
     // Before anything is made: a data set that had a ledger gets no new one, which would know of nothing.
     if let Some(refused) = had_another().filter(|_| !private.ledger.exists()) {

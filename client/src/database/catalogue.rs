@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use dp_pvi_data::types::Refused;
+
 use super::columns::{Family, Text};
 use super::connection::Connection;
 use super::description::{Description, Fetched, Filter, Lookup, Need, Source, Table, Test};
@@ -17,8 +19,8 @@ struct Known {
     generated: bool,
     /// The name of the type without domains.
     kind: String,
-    family: Option<Family>,
-    text: Text,
+    /// What it holds and how its text is meant, or why it is not read.
+    read: std::result::Result<(Family, Text), Refused>,
     deterministic: bool,
     /// Whether it alone is the key of a unique index.
     unique: bool,
@@ -114,13 +116,11 @@ impl<'a> Catalogue<'a> {
         let mut columns = BTreeMap::new();
         for row in connection.ask(&select::columns(&oid)).await? {
             let cell = |place| row.try_get(place).ok().flatten().unwrap_or_default();
-            let (family, text) = family(cell(3), cell(4), cell(5));
             let known = Known {
                 not_null: cell(1) == "t",
                 generated: cell(2) == "t",
                 kind: cell(4).to_owned(),
-                family,
-                text,
+                read: Family::of(cell(3), cell(4), cell(5)),
                 deterministic: cell(6) == "t",
                 unique: cell(7) == "t",
             };
@@ -149,8 +149,8 @@ impl<'a> Catalogue<'a> {
     }
 
     fn source(&self, source: &Source, persons: bool) -> Result<Planned> {
-        let (key, family) = self.column(&source.table, &source.key)?;
-        let whole = matches!(family, Family::Integer | Family::Uuid) || family == Family::Text && key.text == Text::Same;
+        let (key, family, text) = self.column(&source.table, &source.key)?;
+        let whole = matches!(family, Family::Integer | Family::Uuid) || family == Family::Text && text == Text::Same;
         if !whole {
             return Err(self.refuse(&format!(
                 "the key `{}` of {} is of type {}: a person's key is smallint, integer, bigint, uuid, text or varchar",
@@ -178,9 +178,9 @@ impl<'a> Catalogue<'a> {
     }
 
     fn cell(&self, table: &Table, fetched: &Fetched) -> Result<(Text, Family)> {
-        let (own, family) = self.column(table, &fetched.column)?;
-        let (known, family) = match &fetched.lookup {
-            None => (own, family),
+        let (own, family, text) = self.column(table, &fetched.column)?;
+        let (known, family, text) = match &fetched.lookup {
+            None => (own, family, text),
             Some(lookup) => self.lookup(table, &fetched.column, family, lookup)?,
         };
         for need in &fetched.need {
@@ -198,11 +198,11 @@ impl<'a> Catalogue<'a> {
                 );
             }
         }
-        Ok((known.text, family))
+        Ok((text, family))
     }
 
-    fn lookup(&self, table: &Table, column: &str, family: Family, lookup: &Lookup) -> Result<(&Known, Family)> {
-        let (key, of_key) = self.column(&lookup.table, &lookup.key)?;
+    fn lookup(&self, table: &Table, column: &str, family: Family, lookup: &Lookup) -> Result<(&Known, Family, Text)> {
+        let (key, of_key, _) = self.column(&lookup.table, &lookup.key)?;
         if !key.unique {
             return Err(self.refuse(&format!(
                 "lookup: `{}` of {} has no unique index of its own, so a value could have two rows",
@@ -219,12 +219,12 @@ impl<'a> Catalogue<'a> {
     }
 
     fn filter(&self, table: &Table, filter: &Filter) -> Result<()> {
-        let (known, family) = self.column(table, &filter.column)?;
+        let (known, family, _) = self.column(table, &filter.column)?;
         let place = format!("the filter of `{}` of {table}", filter.column);
         let constants: Vec<&String> = match &filter.test {
             Test::Missing(_) => return Ok(()),
             Test::Among { table: public, column, filters } => {
-                let (_, other) = self.column(public, column)?;
+                let (_, other, _) = self.column(public, column)?;
                 if other != family || !matches!(family, Family::Integer | Family::Uuid | Family::Text) {
                     return Err(
                         self.refuse(&format!("{place}: it and `{column}` of {public} are both whole numbers, both uuid, or both text"))
@@ -251,7 +251,7 @@ impl<'a> Catalogue<'a> {
         }
     }
 
-    fn column(&self, table: &Table, column: &str) -> Result<(&Known, Family)> {
+    fn column(&self, table: &Table, column: &str) -> Result<(&Known, Family, Text)> {
         let known = self.relations.get(table).and_then(|relation| relation.columns.get(column));
         let known = known.ok_or_else(|| {
             ClientError::Data(
@@ -263,49 +263,20 @@ impl<'a> Catalogue<'a> {
                 "column `{column}` of {table} is generated, by an expression that may be a function of the site's own: name the columns it is made of"
             )));
         }
-        match known.family {
-            Some(family) => Ok((known, family)),
-            None => Err(ClientError::Data(
-                format!(
-                    "{}: column `{column}` of {table} is of type {}, which a schema cannot describe: it reads numbers, texts, truth values, dates, times without zone, uuid and enumerations",
-                    self.file, known.kind
-                )
-                .into(),
-            )),
+        match known.read {
+            Ok((family, text)) => Ok((known, family, text)),
+            Err(refused) => {
+                Err(ClientError::Data(format!("{}: column `{column}` of {table} {refused} (type {})", self.file, known.kind).into()))
+            }
         }
     }
 
     fn family(&self, table: &Table, column: &str) -> Family {
-        self.column(table, column).map_or(Family::Text, |(_, family)| family)
+        self.column(table, column).map_or(Family::Text, |(_, family, _)| family)
     }
 
     /// Whether rows of this table alone are meant, and not of tables that inherit from it. The partitions of a partitioned table are meant.
     fn only(&self, table: &Table) -> bool {
         self.relations.get(table).is_some_and(|relation| relation.kind == 'r')
     }
-}
-
-/// The family of a type by its schema, its name and its kind (`typtype`), and how its text is read.
-fn family(schema: &str, name: &str, kind: &str) -> (Option<Family>, Text) {
-    if kind == "e" {
-        return (Some(Family::Enumeration), Text::Same);
-    }
-    let family = match name {
-        _ if schema != "pg_catalog" => None,
-        "int2" | "int4" | "int8" => Some(Family::Integer),
-        "numeric" => Some(Family::Decimal),
-        "float4" | "float8" => Some(Family::Float),
-        "text" | "varchar" | "bpchar" => Some(Family::Text),
-        "bool" => Some(Family::Truth),
-        "date" => Some(Family::Date),
-        "timestamp" => Some(Family::Time),
-        "uuid" => Some(Family::Uuid),
-        _ => None,
-    };
-    let text = match name {
-        "bool" => Text::Boolean,
-        "bpchar" => Text::Padded,
-        _ => Text::Same,
-    };
-    (family, text)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use dp_pvi_data::types::{CellType, Refused};
 use time::{Date, Month};
 use tokio_postgres::Statement;
 use tokio_postgres::types::{Kind, Type};
@@ -34,14 +35,8 @@ pub(super) fn of(statement: &Statement) -> Result<Vec<Column>> {
     let columns = statement.columns().iter().map(|column| {
         let name = column.name().to_owned();
         match text_of(column.type_()) {
-            Some(text) => Ok(Column { name, text }),
-            None => Err(ClientError::Data(
-                format!(
-                    "the query's column `{name}` is of type {}, which a schema cannot describe: make a number, a text, a date or a truth value of it in the query",
-                    column.type_().name()
-                )
-                .into(),
-            )),
+            Ok(text) => Ok(Column { name, text }),
+            Err(refused) => Err(ClientError::Data(format!("the query's column `{name}` {refused}").into())),
         }
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
@@ -57,36 +52,25 @@ pub(super) fn of(statement: &Statement) -> Result<Vec<Column>> {
     Ok(columns)
 }
 
-fn text_of(kind: &Type) -> Option<Text> {
+/// How the cells of a query's column are meant: what [`CellType`] reads.
+fn text_of(kind: &Type) -> std::result::Result<Text, Refused> {
     match kind.kind() {
-        Kind::Domain(base) => return text_of(base),
-        Kind::Enum(_) => return Some(Text::Same),
-        _ => {}
-    }
-    let same = [
-        Type::INT2,
-        Type::INT4,
-        Type::INT8,
-        Type::FLOAT4,
-        Type::FLOAT8,
-        Type::NUMERIC,
-        Type::TEXT,
-        Type::VARCHAR,
-        Type::NAME,
-        Type::CHAR,
-        Type::UUID,
-        Type::DATE,
-        Type::TIMESTAMP,
-    ];
-    match kind {
-        kind if same.contains(kind) => Some(Text::Same),
-        kind if *kind == Type::BOOL => Some(Text::Boolean),
-        kind if *kind == Type::BPCHAR => Some(Text::Padded),
-        _ => None,
+        Kind::Domain(base) => text_of(base),
+        Kind::Enum(_) => Ok(Text::Same),
+        _ => CellType::of_postgres(kind.name()).check().map(|()| Text::of(kind.name())),
     }
 }
 
 impl Text {
+    /// Of a type that is read, by its name in the catalogue.
+    fn of(name: &str) -> Self {
+        match name {
+            "bool" => Self::Boolean,
+            "bpchar" => Self::Padded,
+            _ => Self::Same,
+        }
+    }
+
     /// The cell as a schema reads it.
     pub(super) fn read(self, cell: &str) -> &str {
         match (self, cell) {
@@ -116,6 +100,30 @@ pub(super) enum Family {
 }
 
 impl Family {
+    /// The family of a type by its schema, its name and its kind (`typtype`), and how its text is read.
+    ///
+    /// # Errors
+    /// It is not read ([`CellType`]), or is not PostgreSQL's own.
+    pub(super) fn of(schema: &str, name: &str, kind: &str) -> std::result::Result<(Self, Text), Refused> {
+        let cell = match (schema, kind) {
+            (_, "e") => return Ok((Self::Enumeration, Text::Same)),
+            ("pg_catalog", _) => CellType::of_postgres(name),
+            _ => CellType::Other,
+        };
+        cell.check()?;
+        let family = match cell {
+            CellType::Whole => Self::Integer,
+            CellType::Decimal => Self::Decimal,
+            CellType::Float => Self::Float,
+            CellType::Truth => Self::Truth,
+            CellType::Date => Self::Date,
+            CellType::Time => Self::Time,
+            CellType::Uuid => Self::Uuid,
+            _ => Self::Text,
+        };
+        Ok((family, Text::of(name)))
+    }
+
     /// Whether a constant is a value of the family: then its cast cannot fail.
     pub(super) fn has(self, constant: &str) -> bool {
         match self {
@@ -164,13 +172,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_schema_can_describe_is_read_as_text() {
+    fn types_are_read_as_in_every_other_source() {
         for (kind, text) in [(Type::INT8, Text::Same), (Type::NUMERIC, Text::Same), (Type::DATE, Text::Same), (Type::BOOL, Text::Boolean)] {
-            assert_eq!(text_of(&kind), Some(text), "{kind}");
+            assert_eq!(text_of(&kind), Ok(text), "{kind}");
+            assert_eq!(Family::of("pg_catalog", kind.name(), "b").map(|(_, text)| text), Ok(text), "{kind}");
         }
         for kind in [Type::BYTEA, Type::JSONB, Type::INT4_ARRAY, Type::TIMESTAMPTZ, Type::INTERVAL, Type::RECORD] {
-            assert_eq!(text_of(&kind), None, "{kind}");
+            assert_eq!(text_of(&kind).unwrap_err(), Family::of("pg_catalog", kind.name(), "b").unwrap_err(), "{kind}");
         }
+        // A type of the site's own may have the name of one of PostgreSQL's.
+        assert!(Family::of("public", "int4", "b").is_err() && Family::of("public", "mood", "e").is_ok());
         assert_eq!(
             [Text::Boolean.read("t"), Text::Boolean.read("f"), Text::Padded.read("F   "), Text::Same.read("t ")],
             ["true", "false", "F", "t "]

@@ -4,12 +4,13 @@ use crate::cache::{Cache, Place, Writer};
 use crate::changes::Changes;
 use crate::encode::{Encoded, Encoder, Fate, Purpose};
 use crate::error::{DataError, RowProblem};
+use crate::screen::{Reasons, Screen};
 use crate::source::{RowError, Sink, field_name};
 use crate::{Changed, LocalCounts, Unreadable};
 use dp_pvi_privacy::stored::UnitStore;
 use dp_pvi_records::{LineProblem, RecordTable, RecordView, Row};
-use dp_pvi_schema::Schema;
 use dp_pvi_schema::public::Extra;
+use dp_pvi_schema::{Blanks, Schema, text};
 use std::collections::HashMap;
 use std::fs::File;
 
@@ -23,6 +24,8 @@ pub(crate) struct Assembler<'s> {
     table: Place,
     records: u64,
     dropped: u64,
+    /// Why records contribute nothing.
+    reasons: Reasons,
     /// Rows to be predicted that cannot be read.
     unreadable: Vec<Unreadable>,
     /// What the schema changed in rows that are to be predicted.
@@ -38,8 +41,18 @@ pub(crate) struct Assembler<'s> {
 pub(crate) struct Assembled {
     pub(crate) table: RecordTable,
     pub(crate) counts: LocalCounts,
+    /// For the site's own screen.
+    pub(crate) screen: Screen,
     /// Of rows to be predicted.
     pub(crate) predicted: Predicted,
+}
+
+/// The same, wherever the units are.
+struct Ended {
+    place: Place,
+    counts: LocalCounts,
+    screen: Screen,
+    predicted: Predicted,
 }
 
 /// What is known of rows to be predicted beside the table.
@@ -67,6 +80,8 @@ struct Persons {
     records: Vec<OfPerson>,
     indices: Vec<u32>,
     values: Vec<f64>,
+    /// Records that do not fit, of persons who have too many.
+    left_out: u64,
 }
 
 /// A kept record: whose it is, where its entries end, and its other numbers.
@@ -91,6 +106,7 @@ impl<'s> Assembler<'s> {
             table: Place::Memory(RecordTable::builder(schema.dimension() as usize)),
             records: 0,
             dropped: 0,
+            reasons: Reasons::default(),
             unreadable: Vec::new(),
             changes: (purpose == Purpose::Prediction).then(Changes::default),
             room: None,
@@ -110,11 +126,6 @@ impl<'s> Assembler<'s> {
         Self { table: Place::Disk(Writer::new(file, self.schema.dimension() as usize)), ..self }
     }
 
-    /// Counts the units and keeps none.
-    pub(crate) fn keeping_nothing(self) -> Self {
-        Self { table: Place::Nowhere, ..self }
-    }
-
     /// Units with more entries contribute nothing.
     pub(crate) fn holding(self, entries: Option<u64>) -> Self {
         Self { room: entries, ..self }
@@ -122,35 +133,35 @@ impl<'s> Assembler<'s> {
 
     /// The finished table, in memory.
     pub(crate) fn finish(self) -> Result<Assembled, DataError> {
-        let (place, counts, predicted) = self.end()?;
+        let Ended { place, counts, screen, predicted } = self.end()?;
         let table = match place {
             Place::Memory(table) => table.finish(),
             Place::Disk(writer) => writer.finish()?.whole()?,
-            Place::Nowhere => RecordTable::empty(0),
         };
-        Ok(Assembled { table, counts, predicted })
+        Ok(Assembled { table, counts, screen, predicted })
     }
 
     /// The finished units, in the file.
-    pub(crate) fn finish_onto_disk(self) -> Result<Option<Cache>, DataError> {
-        match self.end()?.0 {
-            Place::Memory(_) | Place::Nowhere => Ok(None),
-            Place::Disk(writer) => writer.finish().map(Some),
+    pub(crate) fn finish_onto_disk(self) -> Result<Option<(Cache, Screen)>, DataError> {
+        let Ended { place, screen, .. } = self.end()?;
+        match place {
+            Place::Memory(_) => Ok(None),
+            Place::Disk(writer) => Ok(Some((writer.finish()?, screen))),
         }
     }
 
-    fn end(mut self) -> Result<(Place, LocalCounts, Predicted), DataError> {
+    fn end(mut self) -> Result<Ended, DataError> {
         let units = match self.units {
             UnitsOf::Records => self.records,
             UnitsOf::Persons(persons) => {
-                let units = persons.numbers.len() as u64;
-                persons.fill(&mut self.table, self.room)?;
-                units
+                self.reasons.room += persons.fill(&mut self.table, self.room)?;
+                persons.numbers.len() as u64
             }
         };
         let counts = LocalCounts { units, records: self.records, dropped: self.dropped };
         let changed = self.changes.map(|changes| changes.rows).unwrap_or_default();
-        Ok((self.table, counts, Predicted { unreadable: self.unreadable, changed, ids: self.ids }))
+        let predicted = Predicted { unreadable: self.unreadable, changed, ids: self.ids };
+        Ok(Ended { place: self.table, counts, screen: self.reasons.screen(self.schema, self.records), predicted })
     }
 
     /// A record that contributes nothing: a unit where every record is one. Of a person it cannot be told whose it is, so it makes none.
@@ -165,7 +176,7 @@ impl<'s> Assembler<'s> {
     /// Keeps the text by which people know a row.
     fn keep_id(&mut self, row: &impl Row) {
         if let Some(field) = self.id {
-            self.ids.push(row.cell(field).with_text(|text| String::from_utf8_lossy(text).into_owned()));
+            self.ids.push(row.cell(field).with_text(|text| String::from_utf8_lossy(&text::cell(text, Blanks::Trimmed)).into_owned()));
         }
     }
 
@@ -186,9 +197,13 @@ impl Sink for Assembler<'_> {
             Some(changes) => changes.of_row(self.records, self.schema, |watch| self.encoder.encode(row, &mut self.row, watch)),
         };
         let fate = match encoded {
-            Ok(fate) => fate,
+            Ok(fate) => {
+                self.row.dropped.into_iter().for_each(|fault| self.reasons.cell(fault));
+                fate
+            }
             Err(fault) if self.purpose.rejects() => return Err(RowError::Fault(fault)),
             Err(fault) => {
+                self.reasons.cell(fault);
                 let column = field_name(self.schema, fault.field);
                 self.unreadable(|| RowProblem::Cell { column: column.to_owned(), problem: fault.problem });
                 Fate::Dropped
@@ -202,16 +217,21 @@ impl Sink for Assembler<'_> {
             UnitsOf::Records => {
                 self.table.start_unit();
                 self.table.holds()?;
-                if fate == Fate::Kept && fits(entries) {
-                    self.table.push_record(self.row.view())?;
+                match fate {
+                    Fate::Kept if fits(entries) => self.table.push_record(self.row.view())?,
+                    Fate::Kept => self.reasons.room += 1,
+                    Fate::Dropped => {}
                 }
             }
             UnitsOf::Persons(persons) => {
                 match self.encoder.unit_id(row, &mut persons.id) {
                     Ok(()) => {}
                     Err(fault) if self.purpose.rejects() => return Err(RowError::Fault(fault)),
-                    Err(_) => {
-                        self.dropped += u64::from(fate == Fate::Kept);
+                    Err(fault) => {
+                        if fate == Fate::Kept {
+                            self.dropped += 1;
+                            self.reasons.cell(fault);
+                        }
                         return Ok(());
                     }
                 }
@@ -220,7 +240,9 @@ impl Sink for Assembler<'_> {
                 if fate == Fate::Kept {
                     *held = held.saturating_add(entries);
                 }
-                if fate == Fate::Kept && fits(*held) {
+                if fate == Fate::Kept && !fits(*held) {
+                    persons.left_out += 1;
+                } else if fate == Fate::Kept {
                     persons.indices.extend_from_slice(&self.row.indices);
                     persons.values.extend_from_slice(&self.row.values);
                     let end = persons.indices.len();
@@ -237,6 +259,7 @@ impl Sink for Assembler<'_> {
             return Err(RowError::Line(problem));
         }
         self.keep_id(rest);
+        self.reasons.line();
         self.nothing_of_anybody();
         self.unreadable(|| RowProblem::Line(problem));
         Ok(())
@@ -246,6 +269,7 @@ impl Sink for Assembler<'_> {
         if self.id.is_some() {
             self.ids.push(String::new());
         }
+        self.reasons.empty();
         self.nothing_of_anybody();
     }
 }
@@ -287,8 +311,9 @@ impl Persons {
     }
 
     /// Puts the records of every person side by side, in file order within the person. A person who has more entries than `most` contributes nothing, in whatever order
-    /// the rows are.
-    fn fill(&self, table: &mut Place, most: Option<u64>) -> Result<(), DataError> {
+    /// the rows are; returns how many records these have.
+    fn fill(&self, table: &mut Place, most: Option<u64>) -> Result<u64, DataError> {
+        let mut left_out = self.left_out;
         let mut order: Vec<usize> = (0..self.records.len()).collect();
         order.sort_by_key(|&record| self.records[record].person);
         let mut next = order.into_iter().peekable();
@@ -299,13 +324,14 @@ impl Persons {
                 let OfPerson { end, target, offset, extra, .. } = self.records[record];
                 let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);
                 if most.is_some_and(|most| self.entries[person as usize] > most) {
+                    left_out += 1;
                     continue;
                 }
                 let (indices, values) = (&self.indices[start..end], &self.values[start..end]);
                 table.push_record(RecordView { indices, values, target, offset, extra })?;
             }
         }
-        Ok(())
+        Ok(left_out)
     }
 }
 

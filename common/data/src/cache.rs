@@ -34,8 +34,6 @@ const BUFFER: usize = 1 << 20;
 pub(crate) enum Place {
     Memory(RecordTableBuilder),
     Disk(Writer),
-    /// They are counted and forgotten.
-    Nowhere,
 }
 
 impl Place {
@@ -44,7 +42,6 @@ impl Place {
         match self {
             Self::Memory(table) => table.start_unit(),
             Self::Disk(writer) => writer.start_unit(),
-            Self::Nowhere => {}
         }
     }
 
@@ -53,7 +50,6 @@ impl Place {
         match self {
             Self::Memory(table) => table.push_record(record).map_err(RowError::Table),
             Self::Disk(writer) => writer.push_record(record),
-            Self::Nowhere => Ok(()),
         }
     }
 

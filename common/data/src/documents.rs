@@ -8,6 +8,7 @@ use crate::assemble::{Assembled, Predicted};
 use crate::encode::Purpose;
 use crate::error::{DataError, DocumentProblem};
 use crate::lines::{LONGEST_LINE, Lines, Next, without_mark};
+use crate::screen::Screen;
 use crate::source::{RecordFile, Start, open_plain};
 use dp_pvi_records::{RecordTable, RecordTableBuilder};
 use dp_pvi_schema::content::{DocumentFormat, DocumentRule};
@@ -44,7 +45,8 @@ pub(crate) fn load(rule: &DocumentRule, files: &[impl RecordFile], purpose: Purp
             return Err(DataError::Empty { path: path.to_owned() });
         }
     }
-    Ok(Assembled { table: collector.table.finish(), counts: collector.totals, predicted: Predicted::default() })
+    let counts = collector.totals;
+    Ok(Assembled { table: collector.table.finish(), counts, predicted: Predicted::default(), screen: Screen::of_all(counts.records) })
 }
 
 /// One document after the other becomes a unit.

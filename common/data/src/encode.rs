@@ -2,9 +2,10 @@
 
 use crate::error::CellProblem;
 use dp_pvi_records::{CellValue, RecordView, Row};
-use dp_pvi_schema::dates::DateRule;
+use dp_pvi_schema::dates::{DateRule, NoDate};
 use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace};
 use dp_pvi_schema::public::Extra;
+use dp_pvi_schema::text::{self, NoId};
 use dp_pvi_schema::{
     BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, LabelKind, Matching, NumberRule, Outside, Place, Schema,
     SurvivalRule,
@@ -70,6 +71,8 @@ pub(crate) struct Encoded {
     cells: Vec<Cell>,
     filled: Vec<bool>,
     space: RowSpace,
+    /// Why the schema drops the row, if it does: the first of its reasons.
+    pub(crate) dropped: Option<Fault>,
 }
 
 /// Whether a row counts.
@@ -80,7 +83,7 @@ pub(crate) enum Fate {
 }
 
 /// A cell that the schema rejects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Fault {
     pub(crate) field: usize,
     pub(crate) problem: CellProblem,
@@ -92,6 +95,17 @@ pub(crate) struct Encoder<'s> {
     purpose: Purpose,
     /// Per column, for categories.
     levels: Vec<Option<Levels>>,
+    /// Texts of missing values that are numbers.
+    tokens: Vec<f64>,
+}
+
+/// How texts are numbers.
+#[derive(Clone, Copy)]
+struct Numbers<'e> {
+    /// What stands before decimals.
+    decimal: u8,
+    /// Numbers that say that there is no value.
+    tokens: &'e [f64],
 }
 
 /// How the levels of a category are found.
@@ -109,7 +123,8 @@ enum Coded {
     Level(u32),
     /// Nothing: what stands in for a missing value.
     Absent,
-    Drop,
+    /// The record contributes nothing, for this reason.
+    Drop(CellProblem),
 }
 
 impl<'s> Encoder<'s> {
@@ -118,7 +133,8 @@ impl<'s> Encoder<'s> {
             ColumnKind::Category(rule) => Some(Levels::new(rule)),
             _ => None,
         });
-        Self { schema, purpose, levels: levels.collect() }
+        let tokens = schema.missing_tokens().iter().filter_map(|token| token.parse().ok());
+        Self { schema, purpose, levels: levels.collect(), tokens: tokens.collect() }
     }
 
     /// Number of the label's first field.
@@ -141,21 +157,22 @@ impl<'s> Encoder<'s> {
         out.extra = Extra::NONE;
         out.cells.clear();
         out.filled.clear();
+        out.dropped = None;
+        let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
         let design = self.schema.design();
         let has_fills = !self.schema.fills().is_empty();
-        let mut fate = Fate::Kept;
         for (field, column) in self.schema.columns().iter().enumerate() {
             let coded = match &column.kind {
-                ColumnKind::Number(rule) => number(rule, self.present(row.cell(field)), row.decimal(), field, watch),
+                ColumnKind::Number(rule) => self.read(row, field, |cell| number(rule, cell, numbers, field, watch)),
                 ColumnKind::Category(rule) => {
-                    category(rule, self.levels[field].as_ref(), self.present(row.cell(field)), row.decimal(), field, watch)
+                    self.read(row, field, |cell| category(rule, self.levels[field].as_ref(), cell, numbers.decimal, field, watch))
                 }
-                ColumnKind::Boolean(rule) => boolean(rule, self.present(row.cell(field)), field, watch),
+                ColumnKind::Boolean(rule) => self.read(row, field, |cell| boolean(rule, cell, field, watch)),
                 ColumnKind::Ignored => Ok(Coded::Absent),
             };
             let coded = coded.map_err(|problem| fault(row, field, problem))?;
-            if matches!(coded, Coded::Drop) {
-                fate = Fate::Dropped;
+            if let Coded::Drop(problem) = coded {
+                out.drop(row, field, problem);
             }
             if design.is_some() || has_fills {
                 out.remember(column, &coded);
@@ -165,15 +182,18 @@ impl<'s> Encoder<'s> {
         }
         if self.purpose.has_labels() {
             let field = Self::label_field(self.schema);
-            let target = match &self.schema.label().kind {
+            let (field, target) = match &self.schema.label().kind {
                 LabelKind::Survival(rule) => self.survival(rule, row, field, &mut out.extra, watch)?,
-                _ => self.label(row, field, watch).map_err(|problem| fault(row, field, problem))?,
+                _ => (field, self.label(row, field, watch).map_err(|problem| fault(row, field, problem))?),
             };
             match target {
-                Some(target) => out.target = target,
-                None => fate = Fate::Dropped,
+                Coded::Number(target) => out.target = target,
+                Coded::Drop(problem) => out.drop(row, field, problem),
+                // Nothing stands in for a label.
+                Coded::Level(_) | Coded::Absent => out.drop(row, field, CellProblem::Missing),
             }
         }
+        let fate = if out.dropped.is_none() { Fate::Kept } else { Fate::Dropped };
         if fate == Fate::Kept {
             out.fill(self.schema);
             match design {
@@ -190,32 +210,70 @@ impl<'s> Encoder<'s> {
         Ok(fate)
     }
 
-    /// The id of the person whose record a row is, as text.
+    /// The id of the person whose record a row is, as text: one form for all that sources write for it ([`text::id`]).
+    ///
+    /// # Privacy
+    /// A function of the record alone; `proofs/layouts.md` of `dp-pvi-privacy` says what rests on it.
     pub(crate) fn unit_id(&self, row: &impl Row, id: &mut Vec<u8>) -> Result<(), Fault> {
         let field = Self::unit_field(self.schema);
-        let fault = |problem| Err(Fault { field, problem });
+        let is_token = |found: &[u8]| listed(self.schema.missing_tokens(), found);
         id.clear();
-        match self.present(row.cell(field)) {
-            None | Some(CellValue::Text([])) => return fault(CellProblem::NoUnit),
-            Some(CellValue::Number(value)) if !(value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0) => {
-                return fault(if value.is_nan() { CellProblem::NoUnit } else { CellProblem::InexactUnit });
-            }
-            Some(cell) => cell.with_text(|text| id.extend_from_slice(text)),
+        let found = match row.cell(field) {
+            CellValue::Null => Err(NoId::Missing),
+            CellValue::Text(found) => match std::str::from_utf8(found) {
+                Ok(found) if is_token(text::read(found).as_bytes()) => Err(NoId::Missing),
+                Ok(found) => text::id(found, row.decimal()).map(|found| id.extend_from_slice(found.as_bytes())),
+                // No text, but it tells persons apart.
+                Err(_) => Ok(id.extend_from_slice(found.trim_ascii())),
+            },
+            CellValue::Number(value) => text::id_of(value).map(|found| id.extend_from_slice(found.as_bytes())),
+            cell => Ok(cell.with_text(|found| id.extend_from_slice(found))),
+        };
+        match found {
+            Ok(()) if !is_token(id) => Ok(()),
+            Ok(()) | Err(NoId::Missing) => Err(Fault { field, problem: CellProblem::NoUnit }),
+            Err(NoId::Inexact) => Err(Fault { field, problem: CellProblem::InexactUnit }),
         }
-        Ok(())
     }
 
-    fn label(&self, row: &impl Row, field: usize, watch: &mut impl Watch) -> Result<Option<f64>, CellProblem> {
+    /// Gives `f` a cell as the schema reads it; absent where there is no value.
+    fn read<T>(&self, row: &impl Row, field: usize, f: impl FnOnce(Option<CellValue<'_>>) -> T) -> T {
+        match row.cell(field) {
+            CellValue::Text(found) => {
+                let found = text::cell(found, self.schema.csv().blanks);
+                f(self.present(CellValue::Text(&found)))
+            }
+            cell => f(self.present(cell)),
+        }
+    }
+
+    /// The target, as a number.
+    fn label(&self, row: &impl Row, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+        let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
+        let coded = self.read(row, field, |cell| self.label_of(cell, numbers, field, watch))?;
+        Ok(match (coded, &self.schema.label().kind) {
+            (Coded::Number(value), LabelKind::Number(rule)) => Coded::Number(rule.encode(value)),
+            (Coded::Level(class), _) => Coded::Number(f64::from(class)),
+            (coded, _) => coded,
+        })
+    }
+
+    fn label_of(
+        &self,
+        cell: Option<CellValue<'_>>,
+        numbers: Numbers<'_>,
+        field: usize,
+        watch: &mut impl Watch,
+    ) -> Result<Coded, CellProblem> {
         let label = self.schema.label();
-        let cell = self.present(row.cell(field));
-        let coded = match &label.kind {
-            LabelKind::Number(rule) => number(rule, cell, row.decimal(), field, watch)?,
+        Ok(match &label.kind {
+            LabelKind::Number(rule) => number(rule, cell, numbers, field, watch)?,
             // Has a rule of its own.
-            LabelKind::Survival(_) => return Ok(None),
-            LabelKind::Absent => return Ok(Some(0.0)),
+            LabelKind::Survival(_) => Coded::Absent,
+            LabelKind::Absent => Coded::Number(0.0),
             LabelKind::Classes { values } => match cell {
                 None => absent(label.missing, field, watch)?,
-                Some(cell) => match cell.with_text(|text| values.iter().position(|value| value.as_bytes() == text)) {
+                Some(cell) => match cell.with_text(|text| values.iter().position(|value| is_text(value, text))) {
                     Some(class) => {
                         watch.cell(field, CellEvent::Level(class));
                         Coded::Level(class as u32)
@@ -231,10 +289,15 @@ impl<'s> Encoder<'s> {
                             Some(suffix) => text.strip_suffix(suffix.as_bytes()).unwrap_or(text),
                             None => text,
                         };
-                        if listed(positive, text) {
-                            Some(1)
-                        } else {
-                            negative.as_ref().is_none_or(|negative| listed(negative, text)).then_some(0)
+                        let is_listed = |texts: &[String]| match cell {
+                            CellValue::Boolean(_) => listed_in_any_case(texts, text),
+                            _ => listed(texts, text),
+                        };
+                        match negative {
+                            _ if is_listed(positive) => Some(1),
+                            Some(negative) => is_listed(negative).then_some(0),
+                            // `Yes` where `yes` is listed is not just any other text.
+                            None => (!listed_in_any_case(positive, text)).then_some(0),
                         }
                     });
                     match class {
@@ -246,15 +309,10 @@ impl<'s> Encoder<'s> {
                     }
                 }
             },
-        };
-        Ok(match (coded, &label.kind) {
-            (Coded::Number(value), LabelKind::Number(rule)) => Some(rule.encode(value)),
-            (Coded::Level(class), _) => Some(f64::from(class)),
-            _ => None,
         })
     }
 
-    /// The time of a survival label, with entry and event in `extra`; absent where the record is dropped. Fields: time, event, entry.
+    /// The time of a survival label, with entry and event in `extra`; where the record is dropped, the field for which it is. Fields: time, event, entry.
     fn survival(
         &self,
         rule: &SurvivalRule,
@@ -262,21 +320,28 @@ impl<'s> Encoder<'s> {
         first: usize,
         extra: &mut Extra,
         watch: &mut impl Watch,
-    ) -> Result<Option<f64>, Fault> {
+    ) -> Result<(usize, Coded), Fault> {
+        let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
         let at = |field: usize| move |problem| fault(row, field, problem);
-        let time = number(&rule.time, self.present(row.cell(first)), row.decimal(), first, watch).map_err(at(first))?;
+        let time = self.read(row, first, |cell| number(&rule.time, cell, numbers, first, watch)).map_err(at(first))?;
         let field = first + 1;
-        let event = boolean(&rule.event, self.present(row.cell(field)), field, watch).map_err(at(field))?;
+        let event = self.read(row, field, |cell| boolean(&rule.event, cell, field, watch)).map_err(at(field))?;
         let field = first + 2;
         let entry = match &rule.entry {
             None => Coded::Number(0.0),
-            Some(EntryRule { rule, .. }) => number(rule, self.present(row.cell(field)), row.decimal(), field, watch).map_err(at(field))?,
+            Some(EntryRule { rule, .. }) => self.read(row, field, |cell| number(rule, cell, numbers, field, watch)).map_err(at(field))?,
         };
-        let (Coded::Number(time), Coded::Level(event), Coded::Number(entry)) = (time, event, entry) else { return Ok(None) };
-        // Nobody is watched beyond the range: an event there is none before it.
-        extra.event = event == 1 && time <= rule.time.upper;
-        extra.entry = rule.entry.as_ref().map_or(0.0, |part| part.rule.encode(entry));
-        Ok(Some(rule.time.encode(time)))
+        match (time, event, entry) {
+            (Coded::Number(time), Coded::Level(event), Coded::Number(entry)) => {
+                // Nobody is watched beyond the range: an event there is none before it.
+                extra.event = event == 1 && time <= rule.time.upper;
+                extra.entry = rule.entry.as_ref().map_or(0.0, |part| part.rule.encode(entry));
+                Ok((first, Coded::Number(rule.time.encode(time))))
+            }
+            (time @ Coded::Drop(_), ..) => Ok((first, time)),
+            (_, event @ Coded::Drop(_), _) => Ok((first + 1, event)),
+            (.., entry) => Ok((first + 2, entry)),
+        }
     }
 
     /// The cell, unless it says that there is no value.
@@ -285,6 +350,9 @@ impl<'s> Encoder<'s> {
         match cell {
             CellValue::Null => None,
             CellValue::Text(text) if listed(self.schema.missing_tokens(), text) => None,
+            // A stored number is what its text would be.
+            CellValue::Integer(value) if self.tokens.contains(&(value as f64)) => None,
+            CellValue::Number(value) if self.tokens.contains(&value) => None,
             cell => Some(cell),
         }
     }
@@ -295,6 +363,11 @@ impl Encoded {
     pub(crate) fn view(&self) -> RecordView<'_> {
         let Self { target, offset, extra, .. } = *self;
         RecordView { indices: &self.indices, values: &self.values, target, offset, extra }
+    }
+
+    /// Notes why the schema drops the row.
+    fn drop(&mut self, row: &impl Row, field: usize, problem: CellProblem) {
+        self.dropped.get_or_insert_with(|| fault(row, field, problem));
     }
 
     #[inline]
@@ -382,7 +455,7 @@ impl Levels {
     fn new(rule: &CategoryRule) -> Self {
         let numbered = rule.values.iter().zip(0_u32..);
         match rule.matching {
-            Matching::Text => Self::Text(numbered.map(|(value, level)| (value.as_bytes().into(), level)).collect()),
+            Matching::Text => Self::Text(numbered.map(|(value, level)| (text::whole(value.as_bytes()).into(), level)).collect()),
             Matching::Number => {
                 // The schema has checked that every level is a number.
                 let mut levels: Vec<_> = numbered.filter_map(|(value, level)| Some((value.parse().ok()?, level))).collect();
@@ -394,10 +467,10 @@ impl Levels {
 
     fn find(&self, cell: CellValue<'_>, decimal: u8) -> Option<u32> {
         match self {
-            Self::Text(levels) => cell.with_text(|text| levels.get(text).copied()),
+            Self::Text(levels) => cell.with_text(|found| levels.get(text::whole(found)).copied()),
             Self::Numbers(levels) => {
-                // Adding 0 turns −0 into 0.
-                let value = finite(cell, decimal).ok()? + 0.0;
+                // Adding 0 turns −0 into 0. What is not finite is no level.
+                let value = real(cell, decimal).ok()? + 0.0;
                 let position = levels.binary_search_by(|(level, _)| (level + 0.0).total_cmp(&value)).ok()?;
                 Some(levels[position].1)
             }
@@ -405,15 +478,14 @@ impl Levels {
     }
 }
 
-/// The finite number that a cell is; `decimal` stands before the decimals of a text.
-fn finite(cell: CellValue<'_>, decimal: u8) -> Result<f64, CellProblem> {
-    let value = match cell {
-        CellValue::Null | CellValue::Boolean(_) => return Err(CellProblem::NotANumber),
-        CellValue::Text(text) => parsed(std::str::from_utf8(text).map_err(|_| CellProblem::NotANumber)?, decimal)?,
-        CellValue::Integer(value) => value as f64,
-        CellValue::Number(value) => value,
-    };
-    if value.is_finite() { Ok(value) } else { Err(CellProblem::NotFinite) }
+/// The number that a cell is, which need not be finite; `decimal` stands before the decimals of a text.
+fn real(cell: CellValue<'_>, decimal: u8) -> Result<f64, CellProblem> {
+    match cell {
+        CellValue::Null | CellValue::Boolean(_) => Err(CellProblem::NotANumber),
+        CellValue::Text(text) => parsed(std::str::from_utf8(text).map_err(|_| CellProblem::NotANumber)?, decimal),
+        CellValue::Integer(value) => Ok(value as f64),
+        CellValue::Number(value) => Ok(value),
+    }
 }
 
 /// The number that a text is. With a decimal comma a point would be a separator of thousands: it is refused.
@@ -440,23 +512,32 @@ fn fault(row: &impl Row, field: usize, problem: CellProblem) -> Fault {
 /// The days that a cell's date is after the schema's.
 fn days(rule: &DateRule, cell: CellValue<'_>) -> Result<f64, CellProblem> {
     match cell {
-        CellValue::Text(text) => rule.days(text).ok_or(CellProblem::NotADate),
+        CellValue::Text(text) => rule.days(text).map_err(|problem| match problem {
+            NoDate::Zoned => CellProblem::Zoned,
+            NoDate::Other => CellProblem::NotADate,
+        }),
         CellValue::Null | CellValue::Boolean(_) | CellValue::Integer(_) | CellValue::Number(_) => Err(CellProblem::NotADate),
     }
 }
 
-fn number(rule: &NumberRule, cell: Option<CellValue<'_>>, decimal: u8, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+fn number(
+    rule: &NumberRule,
+    cell: Option<CellValue<'_>>,
+    numbers: Numbers<'_>,
+    field: usize,
+    watch: &mut impl Watch,
+) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
     let found = match &rule.date {
         Some(date) => days(date, cell),
-        None => finite(cell, decimal),
+        None => real(cell, numbers.decimal),
     };
     let value = match found {
-        Ok(value) => value,
-        // A stored NaN is how tables of numbers say that there is no value.
-        Err(CellProblem::NotFinite) if matches!(cell, CellValue::Number(value) if value.is_nan()) && rule.missing != CellPolicy::Reject => {
-            return absent(rule.missing, field, watch);
-        }
+        // NaN is how tables of numbers say that there is no value.
+        Ok(value) if value.is_nan() && rule.missing != CellPolicy::Reject => return absent(rule.missing, field, watch),
+        Ok(value) if rule.date.is_none() && numbers.tokens.contains(&value) => return absent(rule.missing, field, watch),
+        Ok(value) if value.is_finite() => value,
+        Ok(_) => return invalid(rule.invalid, CellProblem::NotFinite, field, watch),
         Err(problem) => return invalid(rule.invalid, problem, field, watch),
     };
     let (event, problem) = match rule.place(value) {
@@ -470,7 +551,7 @@ fn number(rule: &NumberRule, cell: Option<CellValue<'_>>, decimal: u8, field: us
     watch.cell(field, event);
     match rule.outside {
         Outside::Clamp => Ok(Coded::Number(value)),
-        Outside::Drop => Ok(Coded::Drop),
+        Outside::Drop => Ok(Coded::Drop(problem)),
         Outside::Reject => Err(problem),
     }
 }
@@ -497,8 +578,13 @@ fn boolean(rule: &BooleanRule, cell: Option<CellValue<'_>>, field: usize, watch:
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
     let truth = match cell {
         CellValue::Boolean(truth) => Some(truth),
-        cell => cell
-            .with_text(|text| if listed(&rule.true_values, text) { Some(true) } else { listed(&rule.false_values, text).then_some(false) }),
+        cell => cell.with_text(|text| {
+            if listed_in_any_case(&rule.true_values, text) {
+                Some(true)
+            } else {
+                listed_in_any_case(&rule.false_values, text).then_some(false)
+            }
+        }),
     };
     match truth {
         Some(truth) => {
@@ -522,12 +608,24 @@ fn invalid(policy: CellPolicy, problem: CellProblem, field: usize, watch: &mut i
 fn by_policy(policy: CellPolicy, problem: CellProblem) -> Result<Coded, CellProblem> {
     match policy {
         CellPolicy::Zero => Ok(Coded::Absent),
-        CellPolicy::Drop => Ok(Coded::Drop),
+        CellPolicy::Drop => Ok(Coded::Drop(problem)),
         CellPolicy::Reject => Err(problem),
     }
 }
 
 #[inline]
 fn listed(texts: &[String], text: &[u8]) -> bool {
-    texts.iter().any(|listed| listed.as_bytes() == text)
+    texts.iter().any(|listed| is_text(listed, text))
+}
+
+/// The same without regard to the capital letters of ASCII: programs write `True` and `TRUE` for the truth value `true`.
+#[inline]
+fn listed_in_any_case(texts: &[String], text: &[u8]) -> bool {
+    texts.iter().any(|listed| text::whole(listed.as_bytes()).eq_ignore_ascii_case(text::whole(text)))
+}
+
+/// Whether a cell's text is one that the schema lists.
+#[inline]
+fn is_text(listed: &str, text: &[u8]) -> bool {
+    text::whole(listed.as_bytes()) == text::whole(text)
 }

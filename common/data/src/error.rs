@@ -1,5 +1,6 @@
 //! What can be wrong with a data set. Messages name files, rows and columns; no variant can hold the text of a cell.
 
+use crate::types::Refused;
 use dp_pvi_records::{LineProblem, RecordError};
 use std::path::PathBuf;
 
@@ -44,7 +45,8 @@ pub enum DataError {
     },
     /// Two files hold the same records.
     #[error(
-        "{} and {} hold the same bytes: their records would count twice; take the copy away, or, if these are different records that look alike, put          them into one file",
+        "{} and {} hold the same bytes: their records would count twice; take the copy away, or, if these are different records that look alike, put \
+         them into one file",
         path.display(),
         other.display()
     )]
@@ -133,14 +135,14 @@ pub enum DataError {
         problem: CellProblem,
     },
     /// A Parquet column of a type that has no meaning in a schema.
-    #[error("{}: column `{column}` is stored as {stored}; store it as integer, floating point, boolean or text", path.display())]
+    #[error("{}: column `{column}` {refused}", path.display())]
     ColumnType {
         /// The file.
         path: PathBuf,
         /// Name in the schema.
         column: String,
-        /// The stored type.
-        stored: String,
+        /// What it holds.
+        refused: Refused,
     },
     /// A Parquet file that cannot be decoded.
     #[error("{}: {problem}", path.display())]
@@ -305,7 +307,7 @@ pub enum ImageProblem {
 }
 
 /// Why a cell was rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum CellProblem {
     /// A missing value where the schema says `missing = "reject"`.
@@ -323,6 +325,11 @@ pub enum CellProblem {
     /// Text that is no date.
     #[error("this is no date of the column's `format`; correct it, or set `format` or `invalid` in the schema")]
     NotADate,
+    /// A time with a zone, in a column of dates.
+    #[error(
+        "this is a time with a zone, and on which day it falls depends on where one is; write the local date, or the local time without a zone"
+    )]
+    Zoned,
     /// Text that cannot be read as UTF-8.
     #[error("this is not UTF-8 text; set `encoding` under `[csv]` in the schema to that of the file, or save the file as UTF-8")]
     Encoding,
@@ -348,6 +355,6 @@ pub enum CellProblem {
     #[error("the record has no unit id; every record needs one, so that a person's records are protected together")]
     NoUnit,
     /// An id that cannot be told from others.
-    #[error("the unit id is no whole number below 2^53; store ids as text or integers")]
+    #[error("the unit id is a floating-point number of 2^53 or more, which may stand for several ids; store ids as text or integers")]
     InexactUnit,
 }

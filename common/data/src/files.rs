@@ -5,7 +5,7 @@ use std::io::{Cursor, Read as _};
 use crate::distinct;
 use crate::encode::Purpose;
 use crate::error::DataError;
-use crate::parquet::ParquetTable;
+use crate::parquet::{self, ParquetTable};
 use crate::source::{Container, Reading, RecordFile, Sink, Start, gunzip, opened, unzstd};
 use crate::text::TextTable;
 
@@ -38,8 +38,11 @@ fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> R
     let start = reading.start();
     let path = file.name();
     let (file, bytes) = opened(file)?;
+    if parquet::is_encrypted(&file, &bytes) {
+        return Err(parquet::encrypted(path));
+    }
     match Container::of(path, &bytes, start) {
-        Container::Parquet => reading.read(&mut ParquetTable::open(path, file, reading.schema)?, sink),
+        Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?, sink),
         Container::Gzip => read_text(reading, TextTable::new(path, gunzip(bytes, file), format), sink),
         Container::Zstd => read_text(reading, TextTable::new(path, unzstd(path, bytes, file)?, format), sink),
         Container::Plain => read_text(reading, TextTable::new(path, Cursor::new(bytes).chain(file), format), sink),

@@ -8,7 +8,7 @@ use crate::source::{Container, RecordFile, Start, open_plain, opened};
 use crate::text::Cells;
 use dp_pvi_schema::content::Content;
 use dp_pvi_schema::dates::DateFormat;
-use dp_pvi_schema::{ColumnKind, Encoding, Schema};
+use dp_pvi_schema::{Blanks, ColumnKind, Encoding, Schema, text};
 use std::fmt;
 use std::io::Read;
 
@@ -66,13 +66,14 @@ fn of_text(schema: &Schema, encoding: Encoding, text: &[u8], is_cut: bool) -> Gu
         Some(names) => names.iter().map(|name| name.as_bytes().to_vec()).collect(),
         None => rows.next().unwrap_or_default(),
     };
-    let rows: Vec<_> = rows.filter(|row| row.len() == names.len()).collect();
+    let rows: Vec<_> = rows.map(read).filter(|row| row.len() == names.len()).collect();
+    let names = read(names);
     let cells = |position: usize| {
-        let cells = rows.iter().map(move |row| row[position].trim_ascii());
+        let cells = rows.iter().map(move |row| row[position].as_slice());
         cells.filter(|cell| !schema.missing_tokens().iter().any(|token| token.as_bytes() == *cell))
     };
     let fits = |position: usize, wanted: &dyn Fn(&[u8]) -> bool| cells(position).next().is_some() && cells(position).all(wanted);
-    let position_of = |name: &str| names.iter().position(|known| known.trim_ascii() == name.as_bytes());
+    let position_of = |name: &str| names.iter().position(|known| *known == name.as_bytes());
     let mut guess =
         Guess { delimiter: other.map(char::from), encoding: (encoding != format.encoding).then(|| encoding.name()), ..Guess::default() };
     let mut decimals = [false; 2];
@@ -95,6 +96,11 @@ fn of_text(schema: &Schema, encoding: Encoding, text: &[u8], is_cut: bool) -> Gu
         _ => None,
     };
     guess
+}
+
+/// The cells of a line, as a schema reads them.
+fn read(line: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    line.iter().map(|cell| text::cell(cell, Blanks::Trimmed).into_owned()).collect()
 }
 
 /// The encoding of a file's first bytes. What no rule excludes stays what the schema says.

@@ -4,6 +4,7 @@ use crate::LocalCounts;
 use crate::assemble::{Assembled, Predicted};
 use crate::encode::Purpose;
 use crate::error::{DataError, ImageProblem};
+use crate::screen::Screen;
 use crate::source::{RecordFile, Start, open_plain};
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::content::ImageRule;
@@ -52,7 +53,7 @@ pub(crate) fn load(rule: &ImageRule, files: &[impl RecordFile], purpose: Purpose
         counts.units += u64::from(count);
     }
     counts.records = counts.units;
-    Ok(Assembled { table: table.finish(), counts, predicted: Predicted::default() })
+    Ok(Assembled { table: table.finish(), counts, predicted: Predicted::default(), screen: Screen::of_all(counts.records) })
 }
 
 struct File<'a> {

@@ -1,9 +1,11 @@
 //! What the schema does to a data set, counted. For the people at the site: the counts are as private as the records.
 
 use crate::assemble::Assembled;
-use crate::encode::{CellEvent, Encoded, Encoder, Fate, Purpose, Watch};
+use crate::encode::{CellEvent, Encoded, Encoder, Fate, Fault, Purpose, Watch};
 use crate::error::{DataError, RowProblem};
 use crate::files::read_files;
+use crate::near::{Near, Place};
+use crate::screen::{Reasons, Screen};
 use crate::source::{Reading, RecordFile, RowError, Sink, field_name};
 use dp_pvi_records::{LineProblem, Row};
 use dp_pvi_schema::content::Content;
@@ -31,6 +33,14 @@ pub struct Inspection {
     pub rejected: u64,
     /// The first rejected records.
     pub rejections: Vec<Rejection>,
+    /// Records that contribute nothing, dropped and rejected ones, by their reasons.
+    pub screen: Screen,
+    /// Units whose ids are near another's.
+    pub near: Near,
+    /// Of survival times: records that were watched for no time.
+    pub unexposed: Option<Unexposed>,
+    /// Entries of all kept records: a table in memory holds fewer than 2³².
+    pub entries_held: u64,
     /// Most records of one unit.
     pub largest_unit: u64,
     /// Feature columns in the order of the schema, then the label.
@@ -41,6 +51,15 @@ pub struct Inspection {
     pub norm_bound: f64,
     /// Kept records by their norm before scaling: ten bars of equal width from 0 to R, then those above R, which are scaled down.
     pub norms: Vec<u64>,
+}
+
+/// Kept records that were watched for no time: their time is not above their entry, which is 0 where the schema has none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unexposed {
+    /// How many.
+    pub records: u64,
+    /// Those of them that end with an event.
+    pub events: u64,
 }
 
 /// A record that the schema rejects.
@@ -108,8 +127,9 @@ pub fn inspect(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection,
 fn without_columns(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection, DataError> {
     let Assembled { table, counts, .. } = crate::table(schema, files, Purpose::Check)?;
     let (bound, norms) = (schema.row_norm_bound(), vec![0; NORM_BINS + 1]);
-    let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), filled: Vec::new(), bound, norms };
+    let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), filled: Vec::new(), bound, norms, entries: 0 };
     for record in table.records() {
+        tally.entries += record.indices.len() as u64;
         tally.row(&[], record.values.iter().map(|value| value * value).sum::<f64>().sqrt());
     }
     Ok(Inspection {
@@ -119,6 +139,10 @@ fn without_columns(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspect
         empty_lines: 0,
         rejected: 0,
         rejections: Vec::new(),
+        screen: Screen::of_all(counts.records),
+        near: Near::default(),
+        unexposed: None,
+        entries_held: tally.entries,
         largest_unit: 1,
         columns: Vec::new(),
         entries: Vec::new(),
@@ -139,8 +163,16 @@ struct Counter<'s> {
     empty_lines: u64,
     rejected: u64,
     rejections: Vec<Rejection>,
+    reasons: Reasons,
+    unexposed: Unexposed,
     id: Vec<u8>,
-    persons: HashMap<Box<[u8]>, u64>,
+    persons: HashMap<Box<[u8]>, Person>,
+}
+
+/// How many records a person has, and where the first of them stands.
+struct Person {
+    records: u64,
+    first: Place,
 }
 
 /// Levels of every field of the label; a number has none.
@@ -165,6 +197,8 @@ struct Tally {
     filled: Vec<u64>,
     bound: f64,
     norms: Vec<u64>,
+    /// Of all kept records.
+    entries: u64,
 }
 
 impl<'s> Counter<'s> {
@@ -177,6 +211,7 @@ impl<'s> Counter<'s> {
             filled: vec![0; schema.design().map_or(0, |design| design.dimension() as usize)],
             bound: schema.row_norm_bound(),
             norms: vec![0; NORM_BINS + 1],
+            entries: 0,
         };
         Self {
             schema,
@@ -190,9 +225,24 @@ impl<'s> Counter<'s> {
             empty_lines: 0,
             rejected: 0,
             rejections: Vec::new(),
+            reasons: Reasons::default(),
+            unexposed: Unexposed::default(),
             id: Vec::new(),
             persons: HashMap::new(),
         }
+    }
+
+    /// Counts a row for its person.
+    fn person(&mut self, row: &impl Row) -> Result<(), Fault> {
+        self.encoder.unit_id(row, &mut self.id)?;
+        match self.persons.get_mut(self.id.as_slice()) {
+            Some(person) => person.records += 1,
+            None => {
+                let first = Place { file: self.file, row: self.row };
+                self.persons.insert(self.id.as_slice().into(), Person { records: 1, first });
+            }
+        }
+        Ok(())
     }
 
     fn reject(&mut self, problem: RowProblem) {
@@ -218,14 +268,19 @@ impl<'s> Counter<'s> {
         let first = Encoder::label_field(self.schema);
         reports.extend(parts.map(|(part, (column, names))| self.tally.report(first + part, column.to_owned(), "label", names)));
         let grouped = self.schema.unit_column().is_some();
+        let is_survival = matches!(self.schema.label().kind, LabelKind::Survival(_));
         Inspection {
+            screen: self.reasons.screen(self.schema, self.records),
+            near: Near::of(self.persons.iter().map(|(id, person)| (id.as_ref(), person.first))),
+            unexposed: is_survival.then_some(self.unexposed),
+            entries_held: self.tally.entries,
             units: if grouped { self.persons.len() as u64 } else { self.records },
             records: self.records,
             dropped: self.dropped,
             empty_lines: self.empty_lines,
             rejected: self.rejected,
             rejections: self.rejections,
-            largest_unit: if grouped { self.persons.values().copied().max().unwrap_or(0) } else { 1 },
+            largest_unit: if grouped { self.persons.values().map(|person| person.records).max().unwrap_or(0) } else { 1 },
             columns: reports,
             entries: self.schema.coefficient_names().into_iter().zip(self.tally.filled).collect(),
             norm_bound: self.tally.bound,
@@ -246,20 +301,24 @@ impl Sink for Counter<'_> {
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
         self.row += 1;
         self.records += 1;
-        let fate = self.encoder.encode(row, &mut self.encoded, &mut self.tally).and_then(|fate| {
-            if self.schema.unit_column().is_some() {
-                self.encoder.unit_id(row, &mut self.id)?;
-                match self.persons.get_mut(self.id.as_slice()) {
-                    Some(records) => *records += 1,
-                    None => _ = self.persons.insert(self.id.as_slice().into(), 1),
+        let fate = self.encoder.encode(row, &mut self.encoded, &mut self.tally);
+        // A person is there whose records are all rejected, as in a run.
+        let person = if self.schema.unit_column().is_some() { self.person(row) } else { Ok(()) };
+        match fate.and_then(|fate| person.map(|()| fate)) {
+            Ok(Fate::Kept) => {
+                // Only survival times have an exposure.
+                let Encoded { target, extra, .. } = self.encoded;
+                if target <= extra.entry {
+                    self.unexposed.records += 1;
+                    self.unexposed.events += u64::from(extra.event);
                 }
             }
-            Ok(fate)
-        });
-        match fate {
-            Ok(Fate::Kept) => {}
-            Ok(Fate::Dropped) => self.dropped += 1,
+            Ok(Fate::Dropped) => {
+                self.dropped += 1;
+                self.encoded.dropped.into_iter().for_each(|fault| self.reasons.cell(fault));
+            }
             Err(fault) => {
+                self.reasons.cell(fault);
                 let column = field_name(self.schema, fault.field).to_owned();
                 self.reject(RowProblem::Cell { column, problem: fault.problem });
             }
@@ -270,6 +329,7 @@ impl Sink for Counter<'_> {
     fn broken(&mut self, problem: LineProblem, _: &impl Row) -> Result<(), RowError> {
         self.row += 1;
         self.records += 1;
+        self.reasons.line();
         self.reject(RowProblem::Line(problem));
         Ok(())
     }
@@ -279,6 +339,7 @@ impl Sink for Counter<'_> {
         self.records += 1;
         self.dropped += 1;
         self.empty_lines += 1;
+        self.reasons.empty();
     }
 }
 
@@ -306,6 +367,7 @@ impl Watch for Tally {
     }
 
     fn row(&mut self, indices: &[u32], norm: f64) {
+        self.entries += indices.len() as u64;
         if !self.filled.is_empty() {
             indices.iter().for_each(|index| self.filled[*index as usize] += 1);
         }
@@ -318,6 +380,17 @@ impl Watch for Tally {
 }
 
 impl Inspection {
+    /// The first record that the schema rejects, as [`crate::load`] would say it; `files` are those that were looked at.
+    #[must_use]
+    pub fn first_rejection(&self, files: &[impl RecordFile]) -> Option<DataError> {
+        let Rejection { file, row, problem } = self.rejections.first()?;
+        let path = files.get(file - 1)?.name().to_owned();
+        Some(match problem.clone() {
+            RowProblem::Cell { column, problem } => DataError::Cell { path, row: *row, column, problem },
+            RowProblem::Line(problem) => DataError::Line { path, row: *row, problem },
+        })
+    }
+
     /// Share of the kept records that are scaled down to R.
     #[must_use]
     pub fn scaled_share(&self) -> f64 {
@@ -406,6 +479,15 @@ impl fmt::Display for Inspection {
                 "{} lines are empty or comments. After the header every line is a record; these contribute nothing.",
                 self.empty_lines
             )?;
+        }
+        if self.screen.count() > 0 {
+            writeln!(f, "\n{}", self.screen)?;
+        }
+        if let Some(Unexposed { records, events }) = self.unexposed {
+            writeln!(f, "\nwatched for no time: {records}, with an event: {events}")?;
+        }
+        if !self.near.is_empty() {
+            writeln!(f, "\n{}", self.near)?;
         }
         if self.rejected > 0 {
             writeln!(f)?;

@@ -15,6 +15,7 @@
 //! * [`load_for_prediction`] reads rows whose label is not known yet.
 //! * [`load_sources_for_run`] and [`load_sources`] do the same with any table that is a [`Source`].
 //! * [`inspect`] counts what the schema does to a data set, for the people at the site only.
+//! * [`types`] is the one table of what columns of all sources are read as.
 //!
 //! # What may depend on a record
 //!
@@ -32,6 +33,8 @@
 //!   where they belong to a record.
 //! * How many records there are, none included, is no error (a table holds 2³² entries, 50 GB of them).
 //!
+//! The people at the site hear of such records from [`Snapshot::screen`], and nobody else does: nothing that a site sends depends on it.
+//!
 //! What remains is the file as a whole: missing, no regular file, without the schema's columns, cut in the middle of its compression. A
 //! site meets that before it says hello.
 //!
@@ -39,6 +42,7 @@
 //! sums over persons do not see the order, and a task whose layout goes by position does not take persons (shards under replace-one are
 //! refused by the task's check).
 
+mod arrow;
 mod assemble;
 mod blocks;
 mod cache;
@@ -55,18 +59,23 @@ mod images;
 mod inspect;
 mod invented;
 mod lines;
+mod near;
 mod parquet;
 mod public;
+mod screen;
 mod source;
 mod text;
+pub mod types;
 
 pub use blocks::{BadBlock, Blocks};
 pub use dp_pvi_records::LineProblem;
 pub use dp_pvi_schema::public::Public;
 pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, RowProblem};
 pub use guess::{Guess, guess};
-pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, inspect};
+pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, Unexposed, inspect};
+pub use near::{Near, Place};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
+pub use screen::{Nothing, Screen};
 
 use assemble::{Assembled, Assembler, Predicted};
 use cache::Cache;
@@ -85,13 +94,13 @@ use std::io::Read;
 use std::path::Path;
 
 /// A site's data set behind the release gate, as it was when it was read.
-///
-/// It has no counts: nothing that the site does in a run may depend on them.
 pub struct Snapshot {
     /// The units.
     pub units: Units<RecordTable>,
     /// Says whether two snapshots hold the same units in the same order, to whoever has the key, and nothing to anybody else.
     pub fingerprint: Hash,
+    /// What contributes nothing, for the people at the site. Nothing that is sent in a run may depend on it.
+    pub screen: Screen,
 }
 
 /// A site's data set behind the release gate, with its counts.
@@ -161,9 +170,9 @@ impl From<Assembled> for Rows {
 /// # Errors
 /// See [`DataError`]: a file as a whole cannot be used, or has more than a table holds. Neither a cell nor a line is an error.
 pub fn load_for_run(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32]) -> Result<Snapshot, DataError> {
-    let table = table(schema, files, Purpose::Run)?.table;
+    let Assembled { table, screen, .. } = table(schema, files, Purpose::Run)?;
     let fingerprint = fingerprint::of(&table, key);
-    Ok(Snapshot { units: Units::new(table), fingerprint })
+    Ok(Snapshot { units: Units::new(table), fingerprint, screen })
 }
 
 /// [`load_for_run`] of a data set that is larger than memory: the units are written to `file`, and sums read them from there ([`dp_pvi_privacy::stored`]). Units, their order and
@@ -175,9 +184,9 @@ pub fn load_for_run(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32]) 
 /// # Errors
 /// As [`load_for_run`]; [`DataError::Cache`]: the disk is full; [`DataError::Unread`].
 pub fn load_to_disk(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32], file: File) -> Result<Snapshot, DataError> {
-    let cache = cached(schema, files, file)?;
+    let (cache, screen) = cached(schema, files, file)?;
     let fingerprint = fingerprint::of_stored(&cache, key)?;
-    Ok(Snapshot { units: Units::stored(Box::new(cache)), fingerprint })
+    Ok(Snapshot { units: Units::stored(Box::new(cache)), fingerprint, screen })
 }
 
 /// Where the processes of a site find its units, and how they are asked.
@@ -202,7 +211,7 @@ pub fn load_for_executors(
     file: File,
     executors: Executors<'_>,
 ) -> Result<Snapshot, DataError> {
-    let cache = cached(schema, files, file)?;
+    let (cache, screen) = cached(schema, files, file)?;
     let fingerprint = fingerprint::of_stored(&cache, key)?;
     let mut name = Hash::default();
     let none = |none| DataError::Cache { source: std::io::Error::other(none) };
@@ -211,7 +220,7 @@ pub fn load_for_executors(
     let ask = (executors.ask)(&folder);
     blocks::write(&cache, blocks::Length::of(schema), &folder, &executors.key, name)?;
     let elsewhere = Elsewhere::new(cache.len(), name, executors.key, ask);
-    Ok(Snapshot { units: Units::elsewhere(elsewhere), fingerprint })
+    Ok(Snapshot { units: Units::elsewhere(elsewhere), fingerprint, screen })
 }
 
 /// Removes what is left of snapshots in a folder, of processes that ended without doing so. No other process may use them.
@@ -229,14 +238,17 @@ pub fn remove_snapshots(folder: &Path) -> std::io::Result<()> {
 }
 
 /// The units of some files in a private file.
-fn cached(schema: &Schema, files: &[impl RecordFile], file: File) -> Result<Cache, DataError> {
+fn cached(schema: &Schema, files: &[impl RecordFile], file: File) -> Result<(Cache, Screen), DataError> {
     Ok(match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, Purpose::Run).onto_disk(file);
             files::read_files(Reading { schema, purpose: Purpose::Run, id: None }, files, &mut assembler)?;
             assembler.finish_onto_disk()?.unwrap_or_else(|| unreachable!("an assembler that puts units into a file has a file"))
         }
-        Content::Documents(_) | Content::Images(_) => Cache::of(&table(schema, files, Purpose::Run)?.table, file)?,
+        Content::Documents(_) | Content::Images(_) => {
+            let Assembled { table, screen, .. } = table(schema, files, Purpose::Run)?;
+            (Cache::of(&table, file)?, screen)
+        }
     })
 }
 
@@ -265,7 +277,7 @@ pub fn memory_of(schema: &Schema, records: u64) -> u64 {
 pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
 
 /// [`load_for_run`] of the rows that a formula makes. The fingerprint is that of the rows without it, so that one data set has one fingerprint
-/// whatever is asked of it.
+/// whatever is asked of it. The screen is that of the rows of the formula, with what it leaves out ([`Screen::left_out`]).
 ///
 /// `slots` is the declared number of units, where there is one. A unit has an equal share of [`MOST_FORMULA_ENTRIES`], and one whose records need more contributes nothing.
 /// Units beyond the declared number have as much: memory is bounded by that constant where there are none, and grows with their number otherwise.
@@ -288,7 +300,8 @@ pub fn load_for_formula(
         assemble::Both { plain: Assembler::new(plain, Purpose::Run), by_formula: Assembler::new(by_formula, Purpose::Run).holding(room) };
     files::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None }, files, &mut both)?;
     let fingerprint = fingerprint::of(&both.plain.finish()?.table, key);
-    Ok(Snapshot { units: Units::new(both.by_formula.finish()?.table), fingerprint })
+    let Assembled { table, screen, .. } = both.by_formula.finish()?;
+    Ok(Snapshot { units: Units::new(table), fingerprint, screen })
 }
 
 /// [`load_for_run`] from tables that are no files: several sources are one data set, in the given order.
@@ -299,9 +312,9 @@ pub fn load_sources_for_run<S: Source>(schema: &Schema, sources: &mut [S], key: 
 where
     DataError: From<S::Error>,
 {
-    let table = assemble_sources(schema, sources, Purpose::Run)?.table;
+    let Assembled { table, screen, .. } = assemble_sources(schema, sources, Purpose::Run)?;
     let fingerprint = fingerprint::of(&table, key);
-    Ok(Snapshot { units: Units::new(table), fingerprint })
+    Ok(Snapshot { units: Units::new(table), fingerprint, screen })
 }
 
 /// [`load`] from tables that are no files.
@@ -326,19 +339,6 @@ where
 pub fn load(schema: &Schema, files: &[impl RecordFile]) -> Result<Loaded, DataError> {
     let Assembled { table, counts, .. } = table(schema, files, Purpose::Check)?;
     Ok(Loaded { units: Units::new(table), counts })
-}
-
-/// What [`load`] counts, with its errors, of a data set that need not fit into memory.
-///
-/// # Errors
-/// As [`load`], but for one: a table in memory holds 2³² entries, and here any number is counted.
-pub fn count(schema: &Schema, files: &[impl RecordFile]) -> Result<LocalCounts, DataError> {
-    if *schema.content() != Content::Table {
-        return Ok(table(schema, files, Purpose::Check)?.counts);
-    }
-    let mut assembler = Assembler::new(schema, Purpose::Check).keeping_nothing();
-    files::read_files(Reading { schema, purpose: Purpose::Check, id: None }, files, &mut assembler)?;
-    Ok(assembler.finish()?.counts)
 }
 
 /// Reads rows that are to be predicted: label and unit column may be absent and are not looked at.

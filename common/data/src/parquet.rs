@@ -1,31 +1,29 @@
-//! Parquet: flat columns of integers, floating point numbers, truth values and text, some thousand rows at a time.
+//! Parquet: flat columns, some thousand rows at a time, each as [`crate::types`] says.
 
+use crate::arrow;
 use crate::error::DataError;
-use ::parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
+use crate::types::{CellType, Refused};
+use ::parquet::basic::{Compression, ConvertedType, LogicalType, TimeUnit, Type};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use ::parquet::data_type::{ByteArray, DataType};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
-use ::parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
+use ::parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 use dp_pvi_records::{CellValue, Row, Source, Visitor};
-use dp_pvi_schema::{Column, ColumnKind, Schema, dates};
+use dp_pvi_schema::{dates, text};
 use std::collections::HashSet;
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-const DAMAGED: &str = "the file is damaged or uses a feature that is not supported; write it again, for example with pandas or DuckDB \
-                       (uncompressed or with Snappy compression)";
+const DAMAGED: &str = "the file is damaged, or uses a feature that is not supported; write it again, for example with pandas or DuckDB";
+const ENCRYPTED: &str =
+    "the file is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
+const LZO: &str = "the file is compressed with LZO, which is not supported; write it with Snappy, Zstandard, GZIP, LZ4 or Brotli compression, or with none";
 
-/// How the stored numbers of a column are meant.
-#[derive(Clone, Copy)]
-enum Meaning {
-    Signed,
-    Unsigned,
-    /// Whole numbers of which so many are a day, from 1970-01-01 on.
-    Days(i64),
-    Other,
-}
+/// A stored date or number that is none: a text that is none either, so that the schema says what becomes of its record.
+const BEYOND: &str = "beyond what the type can hold";
 
 /// Rows that are decoded at once: whatever the size of a row group, memory stays small.
 const BATCH: usize = 1 << 13;
@@ -36,6 +34,8 @@ enum Values {
     Integer(Vec<Option<i128>>),
     Number(Vec<Option<f64>>),
     Text(Vec<Option<ByteArray>>),
+    /// So many nulls.
+    Nothing(usize),
 }
 
 /// One row of some, seen through the schema's fields.
@@ -48,7 +48,7 @@ struct Slice<'a> {
 impl Row for Slice<'_> {
     fn cell(&self, field: usize) -> CellValue<'_> {
         let cell = match &self.columns[field] {
-            None => None,
+            None | Some(Values::Nothing(_)) => None,
             Some(Values::Boolean(values)) => values[self.row].map(CellValue::Boolean),
             Some(Values::Integer(values)) => values[self.row].map(CellValue::Integer),
             Some(Values::Number(values)) => values[self.row].map(CellValue::Number),
@@ -62,27 +62,56 @@ impl Row for Slice<'_> {
 pub(crate) struct ParquetTable<'a> {
     path: &'a Path,
     reader: SerializedFileReader<File>,
-    /// Names of the columns that the schema reads as dates.
-    dates: HashSet<&'a str>,
 }
 
 impl<'a> ParquetTable<'a> {
     /// The table in `file`, which messages call `path`.
-    pub(crate) fn open(path: &'a Path, file: File, schema: &'a Schema) -> Result<Self, DataError> {
+    pub(crate) fn open(path: &'a Path, file: File) -> Result<Self, DataError> {
         let reader = guarded(|| SerializedFileReader::new(file)).map_err(|_| damaged(path))?;
-        let of_date =
-            |column: &'a Column| matches!(&column.kind, ColumnKind::Number(rule) if rule.date.is_some()).then_some(column.name.as_str());
-        Ok(Self { path, reader, dates: schema.columns().iter().filter_map(of_date).collect() })
+        Ok(Self { path, reader })
     }
 
-    fn leaves(&self) -> &[ColumnDescPtr] {
-        self.reader.metadata().file_metadata().schema_descr().columns()
+    fn schema(&self) -> &SchemaDescriptor {
+        self.reader.metadata().file_metadata().schema_descr()
     }
+
+    /// Names of the columns that are whole numbers to Parquet, and lengths of time to who wrote them.
+    fn durations(&self) -> HashSet<String> {
+        let metadata = self.reader.metadata().file_metadata().key_value_metadata();
+        let written = metadata.into_iter().flatten().find(|entry| entry.key == arrow::KEY).and_then(|entry| entry.value.as_deref());
+        written.map(arrow::durations).unwrap_or_default()
+    }
+}
+
+/// Whether a file that begins with `bytes` is encrypted as a whole: it begins and ends so. The header of a text file may begin so, too.
+pub(crate) fn is_encrypted(file: &File, bytes: &[u8]) -> bool {
+    const MAGIC: &[u8; 4] = b"PARE";
+    let end = || {
+        let mut end = [0; 4];
+        let at = file.metadata().ok()?.len().checked_sub(4)?;
+        file.read_exact_at(&mut end, at).ok().map(|()| end)
+    };
+    bytes == MAGIC && end().as_ref() == Some(MAGIC)
+}
+
+/// What is said of such a file.
+pub(crate) fn encrypted(path: &Path) -> DataError {
+    problem(path, ENCRYPTED)
+}
+
+fn problem(path: &Path, problem: &'static str) -> DataError {
+    DataError::Parquet { path: path.to_owned(), problem }
 }
 
 /// The library's messages are not passed on: they may quote what a page holds.
 fn damaged(path: &Path) -> DataError {
-    DataError::Parquet { path: path.to_owned(), problem: DAMAGED }
+    problem(path, DAMAGED)
+}
+
+/// The first leaf of each column, in order: the leaves of a nested column follow each other. Columns of one name stay apart.
+fn first_leaves(schema: &SchemaDescriptor) -> Vec<usize> {
+    let root = |leaf| schema.get_column_root_idx(leaf);
+    (0..schema.num_columns()).filter(|&leaf| leaf == 0 || root(leaf) != root(leaf - 1)).collect()
 }
 
 impl Source for ParquetTable<'_> {
@@ -93,38 +122,39 @@ impl Source for ParquetTable<'_> {
     }
 
     fn columns(&mut self) -> Result<Vec<Vec<u8>>, DataError> {
-        let leaves = self.leaves();
-        Ok(first_leaves(leaves).into_iter().map(|leaf| first_name(&leaves[leaf]).as_bytes().to_vec()).collect())
+        let schema = self.schema();
+        Ok(first_leaves(schema).into_iter().map(|leaf| schema.get_column_root(leaf).name().as_bytes().to_vec()).collect())
     }
 
     fn visit(&mut self, fields: &[Option<usize>], visitor: &mut impl Visitor) -> Result<(), DataError> {
         let damaged = || damaged(self.path);
-        let columns = self.leaves();
-        // From top-level names back to leaves; a nested column that is asked for is refused.
-        let leaves = first_leaves(columns);
+        let (schema, durations) = (self.schema(), self.durations());
+        let leaves = first_leaves(schema);
         let asked = fields.iter().map(|field| {
             let Some(leaf) = field.map(|position| leaves[position]) else { return Ok(None) };
-            let stored =
-                |stored| DataError::ColumnType { path: self.path.to_owned(), column: first_name(&columns[leaf]).to_owned(), stored };
-            let days = units_of_day(&columns[leaf]).filter(|_| self.dates.contains(first_name(&columns[leaf])));
-            let meaning = days.map_or_else(|| meaning(&columns[leaf]).map_err(stored), |units| Ok(Meaning::Days(units)))?;
-            Ok(Some((leaf, meaning)))
+            let name = schema.get_column_root(leaf).name();
+            let stored = type_of(&schema.columns()[leaf], durations.contains(name));
+            let refused = |refused| DataError::ColumnType { path: self.path.to_owned(), column: text::read(name).into_owned(), refused };
+            Ok(Some((leaf, stored.map_err(refused)?)))
         });
-        let asked: Vec<Option<(usize, Meaning)>> = asked.collect::<Result<_, DataError>>()?;
+        let asked: Vec<Option<(usize, Stored)>> = asked.collect::<Result<_, DataError>>()?;
         for group in 0..self.reader.num_row_groups() {
             let group = guarded(|| self.reader.get_row_group(group)).map_err(|_| damaged())?;
             let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| damaged())?;
             let reader = |leaf| guarded(|| group.get_column_reader(leaf)).map_err(|_| damaged());
-            let readers = asked.iter().map(|asked| asked.map(|(leaf, meaning)| Ok((reader(leaf)?, meaning))).transpose());
-            let mut readers: Vec<Option<(ColumnReader, Meaning)>> = readers.collect::<Result<_, DataError>>()?;
+            if asked.iter().flatten().any(|(leaf, _)| group.metadata().column(*leaf).compression() == Compression::LZO) {
+                return Err(problem(self.path, LZO));
+            }
+            let readers = asked.iter().map(|asked| asked.map(|(leaf, stored)| Ok((reader(leaf)?, stored))).transpose());
+            let mut readers: Vec<Option<(ColumnReader, Stored)>> = readers.collect::<Result<_, DataError>>()?;
             for start in (0..rows).step_by(BATCH) {
                 let batch = BATCH.min(rows - start);
                 let mut values = Vec::with_capacity(readers.len());
                 for reader in &mut readers {
                     values.push(match reader {
                         None => None,
-                        Some((reader, meaning)) => {
-                            let values = guarded(|| read_column(reader, *meaning, batch)).map_err(|_| damaged())?;
+                        Some((reader, stored)) => {
+                            let values = guarded(|| read_column(reader, *stored, batch)).map_err(|_| damaged())?;
                             if values.len() != batch {
                                 return Err(damaged());
                             }
@@ -143,67 +173,80 @@ impl Source for ParquetTable<'_> {
     }
 }
 
-/// The name of the top-level column to which a leaf belongs.
-fn first_name(leaf: &ColumnDescriptor) -> &str {
-    &leaf.path().parts()[0]
+/// How a stored value becomes a cell.
+#[derive(Clone, Copy)]
+enum Stored {
+    /// As the physical type has it.
+    Plain,
+    Unsigned,
+    /// Days from 1970-01-01 on.
+    Days,
+    /// A time that is counted in so many parts of a second.
+    Time(i64),
+    /// Digits behind the point.
+    Decimal(usize),
+    Uuid,
+    /// Null, whatever is stored.
+    Nothing,
 }
 
-/// The first leaf of each top-level column: the leaves of one nested column follow each other and share their first name.
-fn first_leaves(leaves: &[ColumnDescPtr]) -> Vec<usize> {
-    (0..leaves.len()).filter(|&leaf| leaf == 0 || first_name(&leaves[leaf]) != first_name(&leaves[leaf - 1])).collect()
-}
-
-/// How many of a column's stored numbers are a day, if they are dates or times.
-fn units_of_day(column: &ColumnDescriptor) -> Option<i64> {
-    const SECONDS: i64 = 86_400;
+/// What a column holds, and how; a refused type has no way to be read.
+fn type_of(column: &ColumnDescriptor, is_duration: bool) -> Result<Stored, Refused> {
+    let refused = |cell: CellType| cell.check().map(|()| Stored::Plain);
     if column.path().parts().len() > 1 || column.max_rep_level() > 0 {
-        return None;
+        return refused(CellType::Nested);
     }
-    match (column.physical_type(), column.logical_type_ref(), column.converted_type()) {
-        (Type::INT32, Some(LogicalType::Date), _) | (Type::INT32, None, ConvertedType::DATE) => Some(1),
-        (Type::INT64, None, ConvertedType::TIMESTAMP_MILLIS) => Some(SECONDS * 1_000),
-        (Type::INT64, None, ConvertedType::TIMESTAMP_MICROS) => Some(SECONDS * 1_000_000),
-        (Type::INT64, Some(LogicalType::Timestamp(time)), _) => Some(match time.unit {
-            TimeUnit::MILLIS => SECONDS * 1_000,
-            TimeUnit::MICROS => SECONDS * 1_000_000,
-            TimeUnit::NANOS => SECONDS * 1_000_000_000,
-        }),
-        _ => None,
+    if is_duration {
+        return refused(CellType::Duration);
     }
-}
-
-/// How a column's values are meant; `Err` says what is stored where a schema has no use for it.
-fn meaning(column: &ColumnDescriptor) -> Result<Meaning, String> {
-    if column.path().parts().len() > 1 || column.max_rep_level() > 0 {
-        return Err("a list or a nested group".into());
+    let (physical, logical, converted) = (column.physical_type(), column.logical_type_ref(), column.converted_type());
+    if matches!(logical, Some(LogicalType::Unknown)) {
+        return Ok(Stored::Nothing);
     }
-    let converted = column.converted_type();
-    let logical = column.logical_type_ref();
-    let meaning = match column.physical_type() {
-        Type::BOOLEAN | Type::FLOAT | Type::DOUBLE if logical.is_none() && converted == ConvertedType::NONE => Some(Meaning::Other),
-        Type::INT32 | Type::INT64 => match (logical, converted) {
-            (Some(LogicalType::Integer(integer)), _) if !integer.is_signed => Some(Meaning::Unsigned),
-            (None, ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64) => {
-                Some(Meaning::Unsigned)
+    let is_bytes = matches!(physical, Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY);
+    let is_whole = matches!(physical, Type::INT32 | Type::INT64);
+    match (logical, converted) {
+        (Some(LogicalType::Decimal(_)), _) | (None, ConvertedType::DECIMAL) if is_bytes || is_whole => {
+            match (column.type_precision(), usize::try_from(column.type_scale())) {
+                (..=38, Ok(scale)) => Ok(Stored::Decimal(scale)),
+                _ => refused(CellType::LongDecimal),
             }
-            (Some(LogicalType::Integer(_)), _)
-            | (None, ConvertedType::NONE | ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64) => {
-                Some(Meaning::Signed)
-            }
-            _ => None,
+        }
+        (Some(LogicalType::Date), _) | (None, ConvertedType::DATE) if physical == Type::INT32 => Ok(Stored::Days),
+        (Some(LogicalType::Timestamp(time)), _) if physical == Type::INT64 && !time.is_adjusted_to_u_t_c => {
+            Ok(Stored::Time(match time.unit {
+                TimeUnit::MILLIS => 1_000,
+                TimeUnit::MICROS => 1_000_000,
+                TimeUnit::NANOS => 1_000_000_000,
+            }))
+        }
+        // By the format's text what says nothing of a zone is a point in time.
+        (Some(LogicalType::Timestamp(_)), _) | (None, ConvertedType::TIMESTAMP_MILLIS | ConvertedType::TIMESTAMP_MICROS) => {
+            refused(CellType::ZonedTime)
+        }
+        (Some(LogicalType::Time(_)), _) | (None, ConvertedType::TIME_MILLIS | ConvertedType::TIME_MICROS) => refused(CellType::TimeOfDay),
+        (Some(LogicalType::Integer(integer)), _) if is_whole => Ok(if integer.is_signed { Stored::Plain } else { Stored::Unsigned }),
+        (None, ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64) if is_whole => {
+            Ok(Stored::Unsigned)
+        }
+        (None, ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64) if is_whole => {
+            Ok(Stored::Plain)
+        }
+        (Some(LogicalType::String | LogicalType::Enum), _) | (None, ConvertedType::UTF8 | ConvertedType::ENUM) if is_bytes => {
+            Ok(Stored::Plain)
+        }
+        (Some(LogicalType::Uuid), _) if is_bytes => Ok(Stored::Uuid),
+        (Some(LogicalType::Float16), _) => refused(CellType::Half),
+        (Some(LogicalType::Json | LogicalType::Variant(_)), _) | (None, ConvertedType::JSON) => refused(CellType::Json),
+        (Some(LogicalType::Bson), _) | (None, ConvertedType::BSON) => refused(CellType::Bytes),
+        (None, ConvertedType::INTERVAL) => refused(CellType::Duration),
+        (None, ConvertedType::NONE) => match physical {
+            Type::INT96 => refused(CellType::OldTime),
+            Type::FIXED_LEN_BYTE_ARRAY => refused(CellType::Bytes),
+            Type::BOOLEAN | Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE | Type::BYTE_ARRAY => Ok(Stored::Plain),
         },
-        Type::BYTE_ARRAY => match (logical, converted) {
-            (Some(LogicalType::String | LogicalType::Enum), _)
-            | (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM) => Some(Meaning::Other),
-            _ => None,
-        },
-        _ => None,
-    };
-    meaning.ok_or_else(|| match (logical, converted) {
-        (None, ConvertedType::NONE) => column.physical_type().to_string(),
-        (None, converted) => converted.to_string(),
-        (Some(logical), _) => format!("{logical:?}"),
-    })
+        _ => refused(CellType::Other),
+    }
 }
 
 /// Decodes something. The library asserts some of what a damaged file can violate (offsets that are negative, for example); for a
@@ -213,37 +256,69 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Par
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(ParquetError::General("panic".into())))
 }
 
-fn read_column(reader: &mut ColumnReader, meaning: Meaning, rows: usize) -> Result<Values, ParquetError> {
-    let unsigned = matches!(meaning, Meaning::Unsigned);
-    // A date that has no text in four digits of a year is none of a schema.
-    let iso = |value: i64, units: i64| ByteArray::from(dates::iso_text(value.div_euclid(units)).unwrap_or_else(|| "?".into()).into_bytes());
-    Ok(match (reader, meaning) {
-        (ColumnReader::Int32ColumnReader(reader), Meaning::Days(units)) => {
-            Values::Text(read_values(reader, rows, |value| iso(value.into(), units))?)
+fn read_column(reader: &mut ColumnReader, stored: Stored, rows: usize) -> Result<Values, ParquetError> {
+    let shown = |shown: Option<String>| ByteArray::from(shown.unwrap_or_else(|| BEYOND.into()).into_bytes());
+    let whole = |value: i64| match stored {
+        Stored::Days => shown(dates::iso_text(value)),
+        Stored::Time(parts) => shown(dates::iso_time(value, parts)),
+        Stored::Decimal(scale) => shown(Some(decimal(value.into(), scale))),
+        Stored::Plain | Stored::Unsigned | Stored::Uuid | Stored::Nothing => ByteArray::default(),
+    };
+    let bytes = |value: &[u8]| match stored {
+        Stored::Decimal(scale) => shown(big_endian(value).map(|unscaled| decimal(unscaled, scale))),
+        _ => shown(uuid(value)),
+    };
+    Ok(match (reader, stored) {
+        (_, Stored::Nothing) => Values::Nothing(rows),
+        (ColumnReader::BoolColumnReader(reader), _) => Values::Boolean(read_values(reader, rows, |value| value)?),
+        (ColumnReader::Int32ColumnReader(reader), Stored::Plain) => Values::Integer(read_values(reader, rows, i128::from)?),
+        (ColumnReader::Int64ColumnReader(reader), Stored::Plain) => Values::Integer(read_values(reader, rows, i128::from)?),
+        (ColumnReader::Int32ColumnReader(reader), Stored::Unsigned) => {
+            Values::Integer(read_values(reader, rows, |value| value.cast_unsigned().into())?)
         }
-        (ColumnReader::Int64ColumnReader(reader), Meaning::Days(units)) => {
-            Values::Text(read_values(reader, rows, |value| iso(value, units))?)
+        (ColumnReader::Int64ColumnReader(reader), Stored::Unsigned) => {
+            Values::Integer(read_values(reader, rows, |value| value.cast_unsigned().into())?)
         }
-        (reader, _) => read_plain(reader, unsigned, rows)?,
+        (ColumnReader::Int32ColumnReader(reader), _) => Values::Text(read_values(reader, rows, |value| whole(value.into()))?),
+        (ColumnReader::Int64ColumnReader(reader), _) => Values::Text(read_values(reader, rows, whole)?),
+        (ColumnReader::FloatColumnReader(reader), _) => Values::Number(read_values(reader, rows, shortest)?),
+        (ColumnReader::DoubleColumnReader(reader), _) => Values::Number(read_values(reader, rows, |value| value)?),
+        (ColumnReader::ByteArrayColumnReader(reader), Stored::Plain) => Values::Text(read_values(reader, rows, |value| value)?),
+        (ColumnReader::ByteArrayColumnReader(reader), _) => Values::Text(read_values(reader, rows, |value| bytes(value.data()))?),
+        (ColumnReader::FixedLenByteArrayColumnReader(reader), _) => Values::Text(read_values(reader, rows, |value| bytes(value.data()))?),
+        (ColumnReader::Int96ColumnReader(_), _) => return Err(ParquetError::General("type".into())),
     })
 }
 
-fn read_plain(reader: &mut ColumnReader, unsigned: bool, rows: usize) -> Result<Values, ParquetError> {
-    Ok(match reader {
-        ColumnReader::BoolColumnReader(reader) => Values::Boolean(read_values(reader, rows, |value| value)?),
-        ColumnReader::Int32ColumnReader(reader) => {
-            Values::Integer(read_values(reader, rows, |value| if unsigned { i128::from(value.cast_unsigned()) } else { value.into() })?)
-        }
-        ColumnReader::Int64ColumnReader(reader) => {
-            Values::Integer(read_values(reader, rows, |value| if unsigned { i128::from(value.cast_unsigned()) } else { value.into() })?)
-        }
-        ColumnReader::FloatColumnReader(reader) => Values::Number(read_values(reader, rows, f64::from)?),
-        ColumnReader::DoubleColumnReader(reader) => Values::Number(read_values(reader, rows, |value| value)?),
-        ColumnReader::ByteArrayColumnReader(reader) => Values::Text(read_values(reader, rows, |value| value)?),
-        ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
-            return Err(ParquetError::General("type".into()));
-        }
-    })
+/// The double that a text file or a database would give for a number of single precision: that of its shortest decimal.
+fn shortest(value: f32) -> f64 {
+    // Whole numbers are the same either way.
+    if value.fract() == 0.0 { f64::from(value) } else { value.to_string().parse().unwrap_or_else(|_| f64::from(value)) }
+}
+
+/// The number that so many digits behind the point make of a whole one.
+fn decimal(unscaled: i128, scale: usize) -> String {
+    let digits = format!("{:0width$}", unscaled.unsigned_abs(), width = scale + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale);
+    let (sign, point) = (if unscaled < 0 { "-" } else { "" }, if scale > 0 { "." } else { "" });
+    format!("{sign}{whole}{point}{fraction}")
+}
+
+/// A number in two's complement, the highest byte first; none of 38 digits is absent.
+fn big_endian(bytes: &[u8]) -> Option<i128> {
+    let sign = bytes.first().map_or(0, |first| if first & 0x80 == 0 { 0 } else { 0xff });
+    let (over, bytes) = bytes.split_at(bytes.len().saturating_sub(16));
+    let mut number = [sign; 16];
+    number[16 - bytes.len()..].copy_from_slice(bytes);
+    let number = i128::from_be_bytes(number);
+    (over.iter().all(|byte| *byte == sign) && (over.is_empty() || (number < 0) == (sign != 0))).then_some(number)
+}
+
+/// The text of a UUID.
+fn uuid(bytes: &[u8]) -> Option<String> {
+    let number = u128::from_be_bytes(bytes.try_into().ok()?);
+    let digits = format!("{number:032x}");
+    Some([&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"))
 }
 
 /// The next values of a flat column, with nulls where the definition level says so.
@@ -270,6 +345,7 @@ impl Values {
             Self::Integer(values) => values.len(),
             Self::Number(values) => values.len(),
             Self::Text(values) => values.len(),
+            Self::Nothing(rows) => *rows,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::encode::{Encoder, Fault, Purpose};
 use crate::error::DataError;
 use dp_pvi_records::{LineProblem, RecordError, Row, Source, Visitor};
-use dp_pvi_schema::{ColumnKind, OtherColumns, Schema};
+use dp_pvi_schema::{Blanks, ColumnKind, OtherColumns, Schema, text};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
@@ -214,7 +214,8 @@ impl Reading<'_> {
     where
         DataError: From<S::Error>,
     {
-        let names = source.columns()?;
+        // Names as those of the schema.
+        let names: Vec<Vec<u8>> = source.columns()?.iter().map(|name| text::cell(name, Blanks::Trimmed).into_owned()).collect();
         let fields = self.bind(source.name(), &names.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
         let mut counted = Counted { sink, records: 0, rows: 0, stopped: None };
         source.visit(&fields, &mut counted)?;
@@ -246,7 +247,8 @@ impl Reading<'_> {
         let mut described = HashSet::with_capacity(needed.len());
         let mut positions = Vec::with_capacity(needed.len() + 1);
         let fields = needed.into_iter().enumerate().map(|(field, needed)| (field_name(self.schema, field), needed));
-        for (name, needed) in fields.chain(self.id.map(|id| (id, true))) {
+        let id = self.id.map(text::read);
+        for (name, needed) in fields.chain(id.iter().map(|id| (id.as_ref(), true))) {
             described.insert(name.as_bytes());
             let mut found = names.iter().enumerate().filter(|(_, candidate)| **candidate == name.as_bytes()).map(|(position, _)| position);
             let position = found.next();

@@ -8,7 +8,7 @@ use crate::error::{Clue, DataError};
 use crate::lines::{BareReturn, LONGEST_LINE, Lines, Next};
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use dp_pvi_records::{CellValue, LineProblem, Row, Source, Visitor};
-use dp_pvi_schema::{Blanks, CsvFormat};
+use dp_pvi_schema::CsvFormat;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -16,7 +16,6 @@ use std::path::Path;
 struct Line<'a> {
     cells: &'a Cells,
     positions: &'a [Option<usize>],
-    blanks: Blanks,
     decimal: u8,
 }
 
@@ -24,7 +23,7 @@ impl Row for Line<'_> {
     #[inline]
     fn cell(&self, field: usize) -> CellValue<'_> {
         let text = self.positions[field].and_then(|position| self.cells.get(position));
-        text.map_or(CellValue::Null, |text| CellValue::Text(cut(text, self.blanks)))
+        text.map_or(CellValue::Null, CellValue::Text)
     }
 
     fn decimal(&self) -> u8 {
@@ -98,7 +97,7 @@ impl<'a, R: Read> TextTable<'a, R> {
         }
         self.clue = Clue::of(self.lines.line(), self.format.delimiter);
         let width = self.cells.cut(&mut self.lines, self.format.delimiter).map_err(header)?;
-        Ok((0..width).filter_map(|position| self.cells.get(position)).map(|name| cut(name, Blanks::Trimmed).to_vec()).collect())
+        Ok((0..width).filter_map(|position| self.cells.get(position)).map(<[u8]>::to_vec).collect())
     }
 }
 
@@ -139,7 +138,7 @@ impl<R: Read> Source for TextTable<'_, R> {
                     }
                 }
             };
-            let line = Line { cells: &self.cells, positions: fields, blanks: self.format.blanks, decimal: self.format.decimal };
+            let line = Line { cells: &self.cells, positions: fields, decimal: self.format.decimal };
             let visited = match found {
                 Ok(found) if found == self.width => visitor.row(&line),
                 Ok(found) => visitor.broken(LineProblem::Length { expected: self.width, found }, &Beginning(line)),
@@ -218,13 +217,5 @@ impl Cells {
         let end = *ends.get(position)?;
         let start = position.checked_sub(1).map_or(0, |before| ends[before]);
         Some(&self.text[start..end])
-    }
-}
-
-#[inline]
-fn cut(text: &[u8], blanks: Blanks) -> &[u8] {
-    match blanks {
-        Blanks::Trimmed => text.trim_ascii(),
-        Blanks::Kept => text,
     }
 }

@@ -22,13 +22,14 @@ pub enum CellValue<'a> {
 }
 
 impl CellValue<'_> {
-    /// Calls `f` with the cell's text: numbers in their shortest decimal form, truth values as `true` and `false`, no value as nothing.
+    /// Calls `f` with the cell's text: numbers in their shortest decimal form, whole ones without decimals and zero without a sign, truth values as `true` and `false`, no value as nothing.
     pub fn with_text<T>(self, f: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Self::Null => f(b""),
             Self::Text(text) => f(text),
             Self::Integer(value) => f(value.to_string().as_bytes()),
-            Self::Number(value) => f(value.to_string().as_bytes()),
+            // −0 + 0 is 0.
+            Self::Number(value) => f((value + 0.0).to_string().as_bytes()),
             Self::Boolean(true) => f(b"true"),
             Self::Boolean(false) => f(b"false"),
         }

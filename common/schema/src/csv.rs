@@ -1,6 +1,6 @@
 //! `[csv]`: how text files are cut into cells, and what their bytes mean.
 
-use super::{Blanks, Column, CsvFormat, Encoding, Label, OtherColumns, SchemaError, first_repeated};
+use super::{Blanks, Column, CsvFormat, Encoding, Label, OtherColumns, SchemaError, first_repeated, text};
 use serde::Deserialize;
 
 /// The keys as they are written.
@@ -16,8 +16,14 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
+    /// Blanks around a text.
+    pub(crate) fn blanks(&self) -> Blanks {
+        if self.trim.unwrap_or(true) { Blanks::Trimmed } else { Blanks::Kept }
+    }
+
     /// The format that the keys say.
     pub(crate) fn checked(self) -> Result<CsvFormat, SchemaError> {
+        let blanks = self.blanks();
         let byte = |text: &str, key: &str| match text.as_bytes() {
             [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | b'"') => Ok(*byte),
             _ => Err(SchemaError::Whole(format!("`csv.{key}` must be one ASCII character"))),
@@ -50,8 +56,8 @@ impl Raw {
                 "`csv.names` is empty: list the file's columns, or leave it out if the files have a header line".into(),
             ));
         }
-        let blanks = if self.trim.unwrap_or(true) { Blanks::Trimmed } else { Blanks::Kept };
-        Ok(CsvFormat { delimiter, names: self.names, blanks, comment, decimal, encoding })
+        let names = self.names.map(|names| names.iter().map(|name| text::read(name).into_owned()).collect());
+        Ok(CsvFormat { delimiter, names, blanks, comment, decimal, encoding })
     }
 }
 

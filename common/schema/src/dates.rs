@@ -39,11 +39,11 @@ impl DateFormat {
         }
     }
 
-    /// The Julian day of a text in this format. ISO texts may go on with a time of day, which is cut off.
+    /// The Julian day of a text in this format. ISO texts may go on with a time of day without a zone, which is cut off.
     #[must_use]
     pub fn julian_day(self, text: &[u8]) -> Option<i32> {
         let (text, rest) = text.split_at_checked(10)?;
-        let goes_on = self == Self::Iso && is_time(rest);
+        let goes_on = self == Self::Iso && time_of(rest) == Some(Zone::None);
         if !(rest.is_empty() || goes_on) {
             return None;
         }
@@ -72,11 +72,42 @@ impl DateRule {
     }
 
     /// The days from the schema's date to that of a cell. ISO texts are read whatever the format is: databases and Parquet hold such.
-    #[must_use]
-    pub fn days(&self, text: &[u8]) -> Option<f64> {
-        let day = self.format.julian_day(text).or_else(|| DateFormat::Iso.julian_day(text))?;
-        Some(f64::from(day) - f64::from(self.since))
+    ///
+    /// # Errors
+    /// It is no date, or a time with a zone.
+    pub fn days(&self, text: &[u8]) -> Result<f64, NoDate> {
+        match self.format.julian_day(text).or_else(|| DateFormat::Iso.julian_day(text)) {
+            Some(day) => Ok(f64::from(day) - f64::from(self.since)),
+            None => {
+                let zoned = text
+                    .split_at_checked(10)
+                    .is_some_and(|(date, rest)| DateFormat::Iso.julian_day(date).is_some() && time_of(rest) == Some(Zone::Stated));
+                Err(if zoned { NoDate::Zoned } else { NoDate::Other })
+            }
+        }
     }
+}
+
+/// Why a text has no day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoDate {
+    /// A time with a zone: on which day it falls depends on where one is.
+    Zoned,
+    /// No date of the column's format.
+    Other,
+}
+
+/// The ISO text of a time without a zone, that is counted from 1970-01-01 in so many parts of a second: `2024-05-17 08:30:00.25`, as PostgreSQL shows it. Absent outside the years 0 to
+/// 9999.
+#[must_use]
+pub fn iso_time(count: i64, parts: i64) -> Option<String> {
+    const DAY: i64 = 86_400;
+    let (seconds, part) = (count.div_euclid(parts), count.rem_euclid(parts));
+    let (day, second) = (iso_text(seconds.div_euclid(DAY))?, seconds.rem_euclid(DAY));
+    let digits = parts.ilog10() as usize;
+    let fraction = if part == 0 { String::new() } else { format!(".{part:0digits$}") };
+    let fraction = fraction.trim_end_matches('0');
+    Some(format!("{day} {:02}:{:02}:{:02}{fraction}", second / 3600, second / 60 % 60, second % 60))
 }
 
 /// The ISO text of a day that is counted from 1970-01-01; absent outside the years 0 to 9999.
@@ -91,15 +122,21 @@ fn digits(text: &[u8]) -> Option<u16> {
     text.iter().try_fold(0_u16, |number, byte| byte.is_ascii_digit().then(|| 10 * number + u16::from(byte - b'0')))
 }
 
-/// A time of day behind a date: `T08:30:00Z`, ` 08:30:00.5+01`.
-fn is_time(text: &[u8]) -> bool {
-    match text {
-        [b'T' | b' ', hour, minute, b':', rest @ ..] => {
-            let known = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b':' | b'.' | b'+' | b'-' | b'Z');
-            hour.is_ascii_digit() && minute.is_ascii_digit() && !rest.is_empty() && rest.iter().all(known)
-        }
-        _ => false,
-    }
+/// Whether a time of day says where it is.
+#[derive(PartialEq)]
+enum Zone {
+    Stated,
+    None,
+}
+
+/// A time of day behind a date: `T08:30:00Z` and ` 08:30:00.5+01` with a zone, ` 08:30:00.5` without.
+fn time_of(text: &[u8]) -> Option<Zone> {
+    let [b'T' | b' ', hour, minute, b':', rest @ ..] = text else { return None };
+    let length = rest.iter().take_while(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b'.')).count();
+    let (time, zone) = rest.split_at(length);
+    let known = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'+' | b'-' | b' ' | b'/' | b'_' | b'[' | b']');
+    let is_time = hour.is_ascii_digit() && minute.is_ascii_digit() && !time.is_empty() && zone.iter().all(known);
+    is_time.then_some(if zone.is_empty() { Zone::None } else { Zone::Stated })
 }
 
 #[cfg(test)]
@@ -113,8 +150,9 @@ mod tests {
             (DateFormat::Iso, "2015-01-01", Some(0.0)),
             (DateFormat::Iso, "2014-12-31", Some(-1.0)),
             (DateFormat::Iso, "2016-03-01", Some(425.0)),
-            (DateFormat::Iso, "2015-02-01T23:59:59Z", Some(31.0)),
-            (DateFormat::Iso, "2015-02-01 23:59:59.5+01:00", Some(31.0)),
+            (DateFormat::Iso, "2015-02-01T23:59:59", Some(31.0)),
+            (DateFormat::Iso, "2015-02-01 23:59:59.5", Some(31.0)),
+            (DateFormat::Iso, "2015-02-01 23:59", Some(31.0)),
             (DateFormat::Iso, "2015-02-01 x", None),
             (DateFormat::Iso, "2015-02-29", None),
             (DateFormat::Iso, "2015-2-1", None),
@@ -128,11 +166,33 @@ mod tests {
             (DateFormat::MonthSlashes, "13/01/2015", None),
             (DateFormat::DaySlashes, "", None),
         ] {
-            assert_eq!(DateRule::new(format, "2015-01-01").unwrap().days(text.as_bytes()), days, "{text}");
+            assert_eq!(DateRule::new(format, "2015-01-01").unwrap().days(text.as_bytes()), days.ok_or(NoDate::Other), "{text}");
         }
         for since in ["2015-13-01", "2015-01-01 10:00", "01.01.2015", ""] {
             assert_eq!(DateRule::new(DateFormat::Iso, since), None, "{since}");
         }
+    }
+
+    #[test]
+    fn finding_bugs_4_a_time_with_a_zone_has_no_day() {
+        let rule = DateRule::new(DateFormat::DayDots, "2015-01-01").unwrap();
+        for zone in ["Z", "+01:00", "+01", "-0500", " UTC", " Europe/Berlin", "[Europe/Berlin]"] {
+            assert_eq!(rule.days(format!("2015-02-01T23:00:00{zone}").as_bytes()), Err(NoDate::Zoned), "{zone}");
+        }
+        assert_eq!(rule.days(b"2015-02-30T23:00:00Z"), Err(NoDate::Other));
+    }
+
+    #[test]
+    fn stored_times_have_the_text_that_postgresql_shows() {
+        for (count, parts, text) in [
+            (0, 1_000, "1970-01-01 00:00:00"),
+            (-1, 1_000, "1969-12-31 23:59:59.999"),
+            (1_715_934_600_250_000, 1_000_000, "2024-05-17 08:30:00.25"),
+            (1_715_934_600_000_000_001, 1_000_000_000, "2024-05-17 08:30:00.000000001"),
+        ] {
+            assert_eq!(iso_time(count, parts).unwrap(), text);
+        }
+        assert_eq!(iso_time(i64::MAX, 1_000), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod published;
 mod raw;
 #[cfg(test)]
 mod tests;
+pub mod text;
 
 /// Why a text is not a schema. Every message names the column and says what to write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -271,7 +272,7 @@ pub struct CsvFormat {
     pub delimiter: u8,
     /// Names of the columns in order, for files without a header line.
     pub names: Option<Vec<String>>,
-    /// Blanks around a cell.
+    /// Blanks around the text of a cell; of Parquet's and a database's, too.
     pub blanks: Blanks,
     /// First character of lines that hold no values.
     pub comment: Option<u8>,
@@ -338,7 +339,7 @@ impl Encoding {
     }
 }
 
-/// Blanks around a cell of a text file.
+/// Blanks around the text of a cell, whatever the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blanks {
     /// Are not part of the value.
@@ -348,7 +349,7 @@ pub enum Blanks {
 }
 
 impl Schema {
-    /// Parses and checks the text of a schema file.
+    /// Parses and checks the text of a schema file. Names and texts in it are read as those of records are ([`text`]).
     ///
     /// # Errors
     /// See [`SchemaError`].
@@ -427,6 +428,7 @@ impl Schema {
     /// # Errors
     /// There is no formula, or the column is no number that is 0 or more and that every record has.
     pub fn with_weights(mut self, column: &str) -> Result<Self, SchemaError> {
+        let column = &*text::read(column);
         let fail = |problem: &str| Err(SchemaError::Column { column: column.to_owned(), problem: problem.to_owned() });
         let Some(design) = &mut self.design else {
             return Err(SchemaError::Whole("`weights` needs a formula under [model]: without one its column would be a feature".into()));

@@ -7,8 +7,8 @@ use super::dates::{DateFormat, DateRule};
 use super::fill;
 use super::published::{self, Form};
 use super::{
-    BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, Label, LabelKind, Matching, NumberRule, OtherColumns, Outside,
-    Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, worst_case_norm,
+    Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, Label, LabelKind, Matching, NumberRule, OtherColumns,
+    Outside, Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, text, worst_case_norm,
 };
 use serde::Deserialize;
 
@@ -310,15 +310,56 @@ fn false_values() -> Vec<String> {
     vec!["false".into(), "0".into()]
 }
 
+/// Texts and names as those of records are read.
+fn read_texts(value: &mut toml::Value, blanks: Blanks) -> Result<(), String> {
+    match value {
+        toml::Value::String(text) => *text = read_text(text, blanks),
+        toml::Value::Array(values) => values.iter_mut().try_for_each(|value| read_texts(value, blanks))?,
+        toml::Value::Table(table) => read_table(table, blanks)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn read_table(table: &mut toml::Table, blanks: Blanks) -> Result<(), String> {
+    for (key, mut value) in std::mem::take(table) {
+        // A name is never part of the blanks around it; the suffix of a text may begin with one.
+        let blanks = match key.as_str() {
+            "name" | "column" => Blanks::Trimmed,
+            "strip_suffix" => Blanks::Kept,
+            _ => blanks,
+        };
+        read_texts(&mut value, blanks)?;
+        let key = text::read(&key).into_owned();
+        if table.contains_key(&key) {
+            return Err(format!("`{key}` is written twice, with other blanks or in two Unicode forms: write it once"));
+        }
+        table.insert(key, value);
+    }
+    Ok(())
+}
+
+fn read_text(text: &str, blanks: Blanks) -> String {
+    match blanks {
+        Blanks::Trimmed => text::read(text),
+        Blanks::Kept => text::composed(text),
+    }
+    .into_owned()
+}
+
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
-    let raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
+    let mut raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
+    let blanks = raw.csv.blanks();
+    raw.unit_column = raw.unit_column.map(|name| text::read(&name).into_owned());
+    raw.missing.tokens.iter_mut().for_each(|token| *token = read_text(token, blanks));
+    std::iter::once(&mut raw.label).chain(&mut raw.columns).try_for_each(|table| read_table(table, blanks)).map_err(SchemaError::Whole)?;
     let has_intercept = raw.intercept.unwrap_or(true);
     let mut categories = Categories::new(raw.version, has_intercept)?;
     let label = label(raw.label)?;
     if let LabelKind::Classes { values } = &label.kind
-        && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text) || text.trim() != text.as_str())
+        && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text))
     {
-        let problem = format!("no cell is ever the class `{text}`: it says that a value is missing, or has blanks around it");
+        let problem = format!("no cell is ever the class `{text}`: it says that a value is missing");
         return Err(SchemaError::Column { column: label.column, problem });
     }
     let mut columns = Vec::with_capacity(raw.columns.len());
@@ -526,7 +567,8 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                 return Err(fail("`positive` lists no text: write the texts of the class that is predicted".into()));
             }
             let listed = raw.positive.iter().chain(raw.negative.iter().flatten()).map(String::as_str);
-            if let Some(text) = first_repeated(listed) {
+            let twice = first_repeated(listed).or_else(|| in_both(&raw.positive, raw.negative.as_deref().unwrap_or_default(), compared));
+            if let Some(text) = twice {
                 return Err(fail(format!("the text `{text}` is listed twice in `positive` and `negative`: keep it in one place")));
             }
             Ok(Label {
@@ -543,7 +585,7 @@ fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
                     "`values` must list the texts of two classes or more, in the order in which they are to be reported".into(),
                 ));
             }
-            if let Some(text) = first_repeated(raw.values.iter().map(String::as_str)) {
+            if let Some(text) = first_repeated(raw.values.iter().map(|text| compared(text))) {
                 return Err(fail(format!("the text `{text}` is listed twice in `values`: a class has one text")));
             }
             Ok(Label {
@@ -665,7 +707,8 @@ fn checked_category(rule: CategoryRule) -> Result<CategoryRule, String> {
     if rule.values.is_empty() {
         return Err("`values` is empty: list the levels that the category can have".into());
     }
-    if let Some(value) = first_repeated(rule.values.iter().map(String::as_str)) {
+    let listed = rule.values.iter().map(|value| if rule.matching == Matching::Text { compared(value) } else { value });
+    if let Some(value) = first_repeated(listed) {
         return Err(format!("the level `{value}` is listed twice in `values`: list it once"));
     }
     if rule.matching == Matching::Number {
@@ -688,10 +731,22 @@ fn checked_boolean(rule: BooleanRule) -> Result<BooleanRule, String> {
     if rule.true_values.is_empty() || rule.false_values.is_empty() {
         return Err("`true_values` and `false_values` must both list a text".into());
     }
-    if let Some(text) = first_repeated(rule.true_values.iter().chain(&rule.false_values).map(String::as_str)) {
+    let twice = first_repeated(rule.true_values.iter().chain(&rule.false_values).map(String::as_str));
+    if let Some(text) = twice.or_else(|| in_both(&rule.true_values, &rule.false_values, |text| compared(text).to_ascii_lowercase())) {
         return Err(format!("the text `{text}` is listed twice in `true_values` and `false_values`: keep it in one place"));
     }
     Ok(rule)
+}
+
+/// A text of one list that is compared as one of the other is.
+fn in_both<'t, T: PartialEq>(one: &'t [String], other: &'t [String], compared: impl Fn(&'t str) -> T) -> Option<&'t str> {
+    one.iter().map(String::as_str).find(|text| other.iter().any(|listed| compared(listed) == compared(text)))
+}
+
+/// A listed text as cells are compared with it.
+fn compared(listed: &str) -> &str {
+    let whole = text::whole(listed.as_bytes());
+    std::str::from_utf8(whole).unwrap_or(listed)
 }
 
 impl RawColumn {

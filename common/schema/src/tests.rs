@@ -131,7 +131,8 @@ fn a_label_of_several_classes_lists_each_once() {
         ("[]", "two classes or more"),
         ("[\"a\", \"b\", \"a\"]", "`a` is listed twice"),
         ("[\"a\", \"\"]", "is missing"),
-        ("[\"a\", \" b\"]", "blanks"),
+        ("[\"a\", \" a\"]", "`a` is listed twice"),
+        ("[\"3\", \"3.0\"]", "`3` is listed twice"),
     ] {
         let error = schema(values).unwrap_err().to_string();
         assert!(error.contains("column `ward`") && error.contains(problem), "{error}");

@@ -226,11 +226,11 @@ fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
             "CREATE TABLE other (number int PRIMARY KEY, x1 float8, x2 numeric, y int, x0 float8 GENERATED ALWAYS AS (x1 + 1) STORED)",
             "is generated",
         ),
-        ("CREATE TABLE other (number int PRIMARY KEY, x0 float8, x1 float8, x2 numeric, y jsonb)", "is of type jsonb"),
+        ("CREATE TABLE other (number int PRIMARY KEY, x0 float8, x1 float8, x2 numeric, y jsonb)", "JSON documents"),
     ] {
         postgres.sql(&database, &format!("{sql}; GRANT SELECT ON other TO reader"));
         of(&RECORDS.replace(from, to));
-        fails(&["run"], if words.contains("jsonb") { 10 } else { 8 }, &["cohort.toml", words]);
+        fails(&["run"], if words.contains("JSON") { 10 } else { 8 }, &["cohort.toml", words]);
         let kind = if sql.starts_with("CREATE VIEW") { "VIEW" } else { "TABLE" };
         postgres.sql(&database, &format!("DROP {kind} other CASCADE"));
     }

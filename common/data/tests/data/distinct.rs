@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_data::{DataError, count, inspect, load, load_for_prediction, load_for_run};
+use dp_pvi_data::{DataError, inspect, load, load_for_prediction, load_for_run};
 use dp_pvi_schema::Schema;
 use tempfile::TempDir;
 
@@ -33,7 +33,6 @@ fn refused(files: &[PathBuf], what: fn(&DataError) -> bool) {
     let errors = [
         load_for_run(&schema, files, &[1; 32]).map(drop).unwrap_err(),
         load(&schema, files).map(drop).unwrap_err(),
-        count(&schema, files).map(drop).unwrap_err(),
         inspect(&schema, files).map(drop).unwrap_err(),
     ];
     for error in errors {

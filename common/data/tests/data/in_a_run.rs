@@ -117,7 +117,7 @@ fn spoiled() -> Vec<(&'static str, Vec<u8>)> {
         text("an empty line", ""),
         text("a line of blanks", "   "),
         text("a carriage return in the middle", "50,medi\rcine,1,no"),
-        text("a byte order mark", "50,\u{feff}medicine,1,no"),
+        text("a byte order mark", "50,medi\u{feff}cine,1,no"),
         ("bytes that are no UTF-8", b"\xff\xfe,medicine,1,no".to_vec()),
         ("zeros", b"50,medicine\0,1,no".to_vec()),
         ("the first bytes of a Parquet file", b"PAR1,medicine,1,no".to_vec()),

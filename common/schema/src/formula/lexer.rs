@@ -98,6 +98,7 @@ fn number(text: &str, at: usize) -> Result<(Token, usize), FormulaError> {
     }
     match text[at..at + length].parse::<f64>() {
         Ok(value) if value.is_finite() => Ok((Token::Number(value), length)),
+        _ if length == 1 && text[at + 1..].starts_with(|c: char| is_name(c)) => Err(FormulaError::new(text, at, in_backticks(&text[at..]))),
         _ if length == 1 && bytes[0] == b'.' => {
             Err(FormulaError::new(text, at, "`.` for all columns is not known: name the columns that the model shall use"))
         }
@@ -105,11 +106,19 @@ fn number(text: &str, at: usize) -> Result<(Token, usize), FormulaError> {
     }
 }
 
+/// What to write for a name that begins with a sign.
+fn in_backticks(rest: &str) -> String {
+    let name: String = rest.chars().take_while(|c| is_name(*c)).collect();
+    format!("a name that begins with such a sign stands in backticks: write `{name}` with them")
+}
+
 fn unknown(text: &str, at: usize, first: char) -> FormulaError {
+    if first == '_' {
+        return FormulaError::new(text, at, in_backticks(&text[at..]));
+    }
     let advice = match first {
         '/' => "`a/b` is not known: write `a + a:b`",
         '%' => "`%in%` is not known: write the interaction with `:`",
-        '_' => "a name that begins with `_` stands in backticks",
         _ => "this character means nothing in a formula; a column whose name has it stands in backticks",
     };
     FormulaError::new(text, at, advice)

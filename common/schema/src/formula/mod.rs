@@ -47,7 +47,7 @@ pub struct Formula {
 }
 
 impl Formula {
-    /// Reads a formula.
+    /// Reads a formula, in Unicode's composed form as all names are ([`crate::text`]).
     ///
     /// # Errors
     /// The text does not follow the grammar; the error says where.
@@ -55,7 +55,8 @@ impl Formula {
         if text.len() > MOST_BYTES {
             return Err(FormulaError::new("", 0, format!("the formula has more than {MOST_BYTES} bytes")));
         }
-        Ok(Self { text: text.to_owned(), tree: syntax::parse(text)? })
+        let text = crate::text::composed(text).into_owned();
+        Ok(Self { tree: syntax::parse(&text)?, text })
     }
 
     /// Why the first summand that `is` says yes to, by its canonical text, can be no part of a model; where there is none, the right-hand side.
@@ -66,7 +67,7 @@ impl Formula {
         FormulaError::new(&self.text, at, problem)
     }
 
-    /// The text as it was written.
+    /// The text, composed.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

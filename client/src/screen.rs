@@ -1,0 +1,171 @@
+//! The site's own screen: how many records contribute nothing, and why; and whether so many do that the data set waits for its operator.
+//!
+//! Nobody outside hears of records that contribute nothing, so the site has to hear of it here: it is logged at the start of the program and shown by `check` and `data inspect`. Where their
+//! share is above `[data] halt_above`, the program ends before its first message, and every later start does, until somebody says `data confirm`.
+//!
+//! # Privacy
+//! What decides is a function of data set, schema and files, and of no task and no formula: whoever writes a task cannot ask by it. Others see a site that stays away. A data set that was
+//! halted stays halted whatever its records become, so each act of a person (a start that finds the data set open, a confirmation) tells at most one bit; `limits.md` of the guide lists it.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use dp_pvi_data::{Inspection, Screen};
+use dp_pvi_proto::problem::Problem;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::error::{ClientError, Result};
+use crate::snapshot::{LocalSchema, look_at};
+
+/// What the state folder keeps of a data set.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    /// A start found too many records that contribute nothing, and nobody has confirmed since.
+    halted: bool,
+    /// What somebody confirmed.
+    confirmed: Option<Confirmed>,
+}
+
+/// Up to so many of the records may contribute nothing, under this schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Confirmed {
+    schema: String,
+    percent: u64,
+}
+
+/// The records as the schema reads them now, counted. For the people at the site.
+///
+/// # Errors
+/// [`ClientError::Data`]: a file as a whole cannot be used. As [`look_at`] where the records are in a database.
+pub(crate) fn look(config: &Config, schema: &LocalSchema) -> Result<Inspection> {
+    let files = look_at(config, schema.schema())?;
+    dp_pvi_data::inspect(schema.schema(), &files).map_err(|e| ClientError::Data(Problem::of(e)))
+}
+
+/// What the operator should know of the records, a sentence each.
+pub(crate) fn notes(inspection: &Inspection, halt_above: f64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if inspection.screen.count() > 0 {
+        notes.extend(inspection.screen.to_string().lines().map(|line| line.trim_start().to_owned()));
+    }
+    let unread = inspection.columns.iter().filter(|column| column.counts.invalid as f64 > halt_above * column.counts.cells() as f64);
+    notes.extend(unread.map(|column| {
+        let (name, counts) = (&column.name, &column.counts);
+        format!("column `{name}`: {} of {} cells hold no value that the schema knows", counts.invalid, counts.cells())
+    }));
+    if let Some(unexposed) = inspection.unexposed.filter(|unexposed| unexposed.records > 0) {
+        notes.push(format!("watched for no time: {}, with an event: {}", unexposed.records, unexposed.events));
+    }
+    if !inspection.near.is_empty() {
+        notes.push(inspection.near.to_string());
+    }
+    notes
+}
+
+/// Shows an operator what a ledger is about to stand on: records and ids. What cannot be read is said, and keeps no ledger from being made.
+pub(crate) fn before_ledger(config: &Config) {
+    let looked = LocalSchema::read(&config.data.schema).and_then(|schema| look(config, &schema));
+    match looked {
+        Ok(inspection) => notes(&inspection, config.data.halt_above).iter().for_each(|note| tracing::warn!("PRIVATE: {note}")),
+        Err(error) => tracing::warn!("the records were not looked at ({}); `dp-pvi-client check` does it", error.shown()),
+    }
+}
+
+/// Logs what contributes nothing, for the people at the site.
+pub(crate) fn tell(screen: &Screen) {
+    if screen.count() > 0 {
+        screen.to_string().lines().for_each(|line| tracing::warn!("PRIVATE: {}", line.trim_start()));
+    }
+}
+
+/// Whether a program may say hello with these records. A start that may not halts the data set.
+///
+/// # Errors
+/// [`ClientError::Data`]: the data set is halted. [`ClientError::Unavailable`]: the state folder.
+pub(crate) fn admit(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
+    let place = place(config);
+    let state = read(&place)?;
+    let halted = standing_of(&state, config, schema, screen);
+    if halted.is_err() && !state.halted {
+        write(&place, &State { halted: true, ..state })?;
+    }
+    halted
+}
+
+/// The same without halting anything.
+///
+/// # Errors
+/// As [`admit`].
+pub(crate) fn standing(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
+    standing_of(&read(&place(config))?, config, schema, screen)
+}
+
+fn standing_of(state: &State, config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
+    let covers = |confirmed: &Confirmed| confirmed.schema == schema.hash() && percent(screen) <= confirmed.percent;
+    let is_over = screen.share() > config.data.halt_above && !state.confirmed.as_ref().is_some_and(covers);
+    let words = match (is_over, state.halted) {
+        (false, false) => return Ok(()),
+        (true, _) => format!(
+            "{} of {} records contribute nothing, which is more than [data] halt_above = {}. `dp-pvi-client data inspect` says why",
+            screen.count(),
+            screen.records,
+            config.data.halt_above
+        ),
+        (false, true) => "an earlier start found that more records contribute nothing than [data] halt_above allows".into(),
+    };
+    Err(ClientError::Data(
+        format!("this data set is halted: {words}. Mend the files or the schema; then, or if this is how the records are, say `dp-pvi-client data confirm`").into(),
+    ))
+}
+
+/// The operator's word that this is how the records are.
+///
+/// # Errors
+/// [`ClientError::Unavailable`]: the state folder.
+pub(crate) fn confirm(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
+    let is_over = screen.share() > config.data.halt_above;
+    let confirmed = is_over.then(|| Confirmed { schema: schema.hash(), percent: percent(screen) });
+    write(&place(config), &State { halted: false, confirmed })
+}
+
+/// The share in whole percent, rounded up.
+pub(crate) fn percent(screen: &Screen) -> u64 {
+    (u128::from(screen.count()) * 100).div_ceil(u128::from(screen.records.max(1))).try_into().unwrap_or(100)
+}
+
+fn place(config: &Config) -> PathBuf {
+    config.site.state.join(format!("screen-{}.json", config.data.name))
+}
+
+fn read(place: &Path) -> Result<State> {
+    let text = match fs::read_to_string(place) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(State::default()),
+        text => text.map_err(|e| unavailable(place, &e.to_string()))?,
+    };
+    serde_json::from_str(&text)
+        .map_err(|_| unavailable(place, "is not what this program wrote; remove it, and look at the records with `data inspect`"))
+}
+
+fn write(place: &Path, state: &State) -> Result<()> {
+    let folder = place.parent().unwrap_or(Path::new("."));
+    let fresh = place.with_extension("json.new");
+    let text = serde_json::to_string(state).map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    let write = || {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        writeln!(file, "{text}")?;
+        file.sync_all()?;
+        fs::rename(&fresh, place)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(|e: std::io::Error| unavailable(place, &e.to_string()))
+}
+
+fn unavailable(place: &Path, problem: &str) -> ClientError {
+    ClientError::Unavailable(format!("{}: {problem}", place.display()).into())
+}

@@ -1,0 +1,89 @@
+//! The site's own screen: what it tells its people of records that contribute nothing, and when it waits for them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::{Site, write};
+
+/// So many good records, and then these.
+fn records(good: usize, others: &[&str]) -> String {
+    format!("age,died\n{}{}", "40,no\n".repeat(good), others.iter().map(|row| format!("{row}\n")).collect::<String>())
+}
+
+/// A site that goes on would call the server, which is not there: code 5.
+#[test]
+fn finding_newcomer_a3_a_hospital_of_which_nothing_can_be_read_waits_for_its_operator() {
+    let site = Site::new();
+    // As `Mann` and `Frau` where the schema lists m and f.
+    write(&site.path("cohort.csv"), records(1, &["50,nein", "60,ja", "70,ja"]));
+    let halted = site.run(&["run"]).expect(10, "this data set is halted: 3 of 4 records contribute nothing");
+    assert!(halted.stderr.contains("PRIVATE: 3 of 4 records contribute nothing (75.0 %)"), "{}", halted.stderr);
+    assert!(halted.stderr.contains("3: column `died`: this is no class of the label"), "{}", halted.stderr);
+    assert!(!halted.stderr.contains("nein"), "{}", halted.stderr);
+    let checked = site.run(&["check", "--offline"]).expect(10, "").stdout;
+    assert!(
+        checked.contains("warning data: 3: column `died`") && checked.contains("FAILED  records: data: this data set is halted"),
+        "{checked}"
+    );
+    // It stays so whatever the records become, until somebody has said so.
+    write(&site.path("cohort.csv"), records(4, &[]));
+    site.run(&["run"]).expect(10, "an earlier start found");
+    let confirmed = site.run(&["data", "confirm"]).expect(0, "").stdout;
+    assert!(confirmed.contains("0 of 4 records contribute nothing"), "{confirmed}");
+    site.run(&["run"]).expect(5, "localhost:1");
+    site.run(&["check", "--offline"]).expect(0, "");
+}
+
+#[test]
+fn a_confirmation_holds_for_its_share_and_its_schema() {
+    let site = Site::new();
+    write(&site.path("cohort.csv"), records(2, &["x,no"]));
+    site.run(&["run"]).expect(10, "is halted");
+    let confirmed = site.run(&["data", "confirm", "--format", "json"]).expect(0, "").json();
+    assert_eq!((confirmed["percent"].as_u64(), confirmed["contribute_nothing"].as_u64()), (Some(34), Some(1)));
+    assert_eq!(fs::metadata(site.path("state/screen-lung-2024.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    site.run(&["run"]).expect(5, "localhost:1");
+    // Fewer are covered, more are not.
+    write(&site.path("cohort.csv"), records(5, &["x,no", "y,no"]));
+    site.run(&["run"]).expect(5, "localhost:1");
+    write(&site.path("cohort.csv"), records(2, &["x,no", "y,no"]));
+    site.run(&["run"]).expect(10, "2 of 4 records");
+    site.run(&["data", "confirm"]).expect(0, "");
+    site.run(&["run"]).expect(5, "localhost:1");
+    // Another schema is another question.
+    let schema = fs::read_to_string(site.path("schema.toml")).unwrap();
+    write(&site.path("schema.toml"), format!("{schema}\n"));
+    site.run(&["run"]).expect(10, "2 of 4 records");
+}
+
+#[test]
+fn the_share_is_the_sites_own_key() {
+    let site = Site::new();
+    write(&site.path("cohort.csv"), records(8, &["x,no"]));
+    let told = site.run(&["run"]).expect(5, "localhost:1").stderr;
+    assert!(told.contains("PRIVATE: 1 of 9 records contribute nothing (11.1 %)"), "{told}");
+    site.configure("nominal_units = 5", "nominal_units = 5\nhalt_above = 0.1");
+    site.run(&["run"]).expect(10, "more than [data] halt_above = 0.1");
+    site.configure("halt_above = 0.1", "halt_above = 1.5");
+    site.run(&["data", "confirm"]).expect(2, "data.halt_above");
+}
+
+/// A patient number 99 where 99 says that there is no value, and ids that may be one person's: told before a ledger stands on them, and by every check.
+#[test]
+fn finding_bugs_1_ids_are_looked_at_before_a_ledger_is_made() {
+    let site = Site::new();
+    let schema = fs::read_to_string(site.path("schema.toml")).unwrap();
+    write(&site.path("schema.toml"), format!("unit_column = \"patient\"\n[missing]\ntokens = [\"\", \"99\"]\n{schema}"));
+    write(&site.path("cohort.csv"), "patient,age,died\n012,40,no\n12,50,no\nA7,60,no\na7,60,yes\n99,60,yes\n8,60,no\n");
+    site.configure("[budget]", "[budget]\nunit = \"person\"");
+    for file in ["data/ledger.db", "state/lung-2024.head"] {
+        fs::remove_file(site.path(file)).unwrap();
+    }
+    let made = site.run(&["ledger", "create"]).expect(0, "4 units have an id that differs from another's").stderr;
+    assert!(made.contains("1: column `patient`: the record has no unit id") && !made.contains("A7"), "{made}");
+    for arguments in [&["check", "--offline"][..], &["data", "inspect"]] {
+        let shown = site.run(arguments).expect(10, "").stdout;
+        assert!(shown.contains("4 units have an id") && shown.contains("file 1, row 1 and file 1, row 2"), "{shown}");
+        assert!(shown.contains("1: column `patient`: the record has no unit id"), "{shown}");
+    }
+}

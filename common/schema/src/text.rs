@@ -1,0 +1,376 @@
+//! Texts, read by one rule wherever they come from: cells, names of columns, ids, and what the schema itself lists.
+//!
+//! *A text* ([`cell`]) has no blanks around it and its letters in Unicode's composed form (NFC), so that `ä` is one letter whether a program wrote it as one or as an `a` with two
+//! points. Blanks are all of Unicode's, the no-break blank and marks without a width (U+FEFF, U+200B) among them. Blanks inside and capital letters stay.
+//!
+//! *A level, a class or a truth value* is compared by its [`whole`] number where it is one with decimals of 0: `3.0` is `3`, as which the same number is stored in Parquet.
+//!
+//! *An id* ([`id`]) is such a text, and a whole number that a program spelled as a floating-point number is its digits: `12.0`, `+12`, `1.2e1` and `1.2E+01` are `12`. Digits alone stay
+//! as they are, so `012` is another id than `12`, and so is `1e1`, which may be part of a code. Ids that differ so little that a person would ask are [`near`] each other.
+
+use std::borrow::Cow;
+
+use unicode_normalization::{UnicodeNormalization, is_nfc};
+
+use crate::Blanks;
+
+/// From here on a floating-point number does not know every whole number.
+const EXACT: u64 = 1 << 53;
+
+/// Why a cell names nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoId {
+    /// Nothing, or "not a number".
+    Missing,
+    /// A floating-point number that may stand for several whole ones.
+    Inexact,
+}
+
+/// Whether a character around a text is no part of it.
+fn is_blank(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+}
+
+/// The composed form (NFC).
+#[must_use]
+pub fn composed(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || is_nfc(text) { Cow::Borrowed(text) } else { Cow::Owned(text.nfc().collect()) }
+}
+
+/// A name, or the text of a cell: without blanks around it, composed.
+#[must_use]
+pub fn read(text: &str) -> Cow<'_, str> {
+    composed(text.trim_matches(is_blank))
+}
+
+/// The text of a cell, of which a schema may say that blanks are part of it. Bytes that are no UTF-8 stay as they are.
+#[must_use]
+pub fn cell(bytes: &[u8], blanks: Blanks) -> Cow<'_, [u8]> {
+    if bytes.is_ascii() {
+        return Cow::Borrowed(match blanks {
+            // Vertical tabs are blanks in Unicode and not in ASCII.
+            Blanks::Trimmed if bytes.contains(&0x0b) => return of_text(bytes, read),
+            Blanks::Trimmed => bytes.trim_ascii(),
+            Blanks::Kept => bytes,
+        });
+    }
+    of_text(bytes, if blanks == Blanks::Trimmed { read } else { composed })
+}
+
+fn of_text(bytes: &[u8], read: fn(&str) -> Cow<'_, str>) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(bytes).map(read) {
+        Ok(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+        Ok(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+        Err(_) => Cow::Borrowed(bytes),
+    }
+}
+
+/// The digits of a whole number with decimals of 0; any other text as it is.
+#[must_use]
+pub fn whole(text: &[u8]) -> &[u8] {
+    if text.last() != Some(&b'0') {
+        return text;
+    }
+    let zeros = text.iter().rev().take_while(|byte| **byte == b'0').count();
+    let Some((b'.', digits)) = text[..text.len() - zeros].split_last() else { return text };
+    let unsigned = digits.strip_prefix(b"-").unwrap_or(digits);
+    if unsigned.is_empty() || !unsigned.iter().all(u8::is_ascii_digit) {
+        return text;
+    }
+    // There is no other zero.
+    if unsigned.iter().all(|byte| *byte == b'0') && unsigned.len() == 1 { unsigned } else { digits }
+}
+
+/// The id that a text is; `decimal` stands before the decimals of its source's numbers. See the [module](self).
+///
+/// # Errors
+/// It names nobody.
+pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
+    let text = read(text);
+    if text.is_empty() || text.eq_ignore_ascii_case("nan") {
+        return Err(NoId::Missing);
+    }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(text);
+    }
+    let Some(number) = Spelled::of(&text, decimal) else { return Ok(text) };
+    if !number.by_program {
+        // A sign at most.
+        return Ok(match text.strip_prefix('+') {
+            Some(digits) if number.exponent.is_none() => Cow::Owned(digits.to_owned()),
+            _ => text,
+        });
+    }
+    match number.digits() {
+        Digits::Fraction => Ok(text),
+        Digits::Whole(digits) if digits.parse().is_ok_and(|value: u64| value < EXACT) => {
+            Ok(Cow::Owned(if number.negative && digits != "0" { format!("-{digits}") } else { digits }))
+        }
+        Digits::Whole(_) | Digits::Long => Err(NoId::Inexact),
+    }
+}
+
+/// The id that a stored floating-point number is.
+///
+/// # Errors
+/// It names nobody.
+pub fn id_of(number: f64) -> Result<String, NoId> {
+    #[allow(clippy::cast_precision_loss, reason = "2^53 is exact")]
+    match number {
+        number if number.is_nan() => Err(NoId::Missing),
+        number if number.abs() < EXACT as f64 => Ok((number + 0.0).to_string()),
+        _ => Err(NoId::Inexact),
+    }
+}
+
+/// What an id has in common with those that a person could take for the same: without regard to capital letters, blanks, leading zeros, Unicode's forms (full-width digits
+/// among them) and how a number is spelled.
+#[must_use]
+pub fn near(id: &str) -> String {
+    let folded: String = id.nfkc().flat_map(char::to_lowercase).filter(|character| !is_blank(*character)).collect();
+    let comma = !folded.contains('.');
+    if let Some(number) = Spelled::of(&folded, if comma { b',' } else { b'.' }) {
+        return number.value();
+    }
+    let mut near = String::with_capacity(folded.len());
+    let mut rest = folded.as_str();
+    while let Some(start) = rest.find(|character: char| character.is_ascii_digit()) {
+        let (before, digits) = rest.split_at(start);
+        let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+        let (digits, after) = digits.split_at(length);
+        near.push_str(before);
+        near.push_str(Some(digits.trim_start_matches('0')).filter(|digits| !digits.is_empty()).unwrap_or("0"));
+        rest = after;
+    }
+    near.push_str(rest);
+    near
+}
+
+/// A text of the form `[+-]digits[.digits][e[+-]digits]`.
+struct Spelled<'t> {
+    negative: bool,
+    before: &'t str,
+    after: &'t str,
+    exponent: Option<i64>,
+    /// It has decimals, or an exponent with a sign: people do not write ids so, and programs write numbers so. Codes such as `1E31` have neither.
+    by_program: bool,
+}
+
+enum Digits {
+    Whole(String),
+    Fraction,
+    /// More digits than any floating-point number keeps.
+    Long,
+}
+
+impl<'t> Spelled<'t> {
+    fn of(text: &'t str, decimal: u8) -> Option<Self> {
+        let (negative, unsigned) = match text.as_bytes().first()? {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
+            Some(at) => (&unsigned[..at], Some(&unsigned[at + 1..])),
+            None => (unsigned, None),
+        };
+        let (before, after) = mantissa.split_once(char::from(decimal)).unwrap_or((mantissa, ""));
+        let has_decimals = before.len() < mantissa.len();
+        let signed = exponent.is_some_and(|exponent| exponent.starts_with(['+', '-']));
+        let exponent = match exponent {
+            None => None,
+            Some(exponent) => {
+                let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+                // Eighteen digits of an exponent are as good as any more of them.
+                if digits.is_empty() || digits.len() > 18 || !is_digits(digits) {
+                    return None;
+                }
+                let size: i64 = digits.parse().ok()?;
+                Some(if exponent.starts_with('-') { -size } else { size })
+            }
+        };
+        let is_number = !before.is_empty() && is_digits(before) && is_digits(after);
+        is_number.then_some(Self { negative, before, after, exponent, by_program: has_decimals || signed })
+    }
+
+    /// Digits without zeros at both ends, and the power of ten that stands behind them.
+    fn parts(&self) -> (String, i64) {
+        let all = format!("{}{}", self.before, self.after);
+        let digits = all.trim_end_matches('0');
+        let moved = i64::try_from(all.len() - digits.len()).unwrap_or(i64::MAX);
+        let power = self.exponent.unwrap_or(0).saturating_add(moved).saturating_sub(i64::try_from(self.after.len()).unwrap_or(i64::MAX));
+        (digits.trim_start_matches('0').to_owned(), power)
+    }
+
+    fn digits(&self) -> Digits {
+        let (mut digits, power) = self.parts();
+        if digits.is_empty() {
+            return Digits::Whole("0".into());
+        }
+        match usize::try_from(power) {
+            Err(_) => Digits::Fraction,
+            Ok(power) if power > 20 => Digits::Long,
+            Ok(power) => {
+                digits.extend(std::iter::repeat_n('0', power));
+                Digits::Whole(digits)
+            }
+        }
+    }
+
+    /// The same text for the same number.
+    fn value(&self) -> String {
+        let (digits, power) = self.parts();
+        if digits.is_empty() {
+            return "0".into();
+        }
+        format!("{}{digits}e{power}", if self.negative { "-" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_text_has_no_blanks_around_it_and_composed_letters() {
+        for text in ["Ärzte", "A\u{308}rzte", " \tÄrzte\r", "\u{a0}A\u{308}rzte\u{3000}", "\u{feff}Ärzte\u{200b}", "\u{b}Ärzte"] {
+            assert_eq!(read(text), "Ärzte", "{text:?}");
+            assert_eq!(cell(text.as_bytes(), Blanks::Trimmed).as_ref(), "Ärzte".as_bytes(), "{text:?}");
+        }
+        assert_eq!(read("a  b"), "a  b");
+        assert_eq!(cell(b"\x0b a\x0b", Blanks::Trimmed).as_ref(), b"a");
+        assert_eq!(cell(" A\u{308} ".as_bytes(), Blanks::Kept).as_ref(), " Ä ".as_bytes());
+        // No text: as it is, so that whoever reads it can say so.
+        assert_eq!(cell(b" \xff ", Blanks::Trimmed).as_ref(), b" \xff ");
+    }
+
+    /// What was read once is not changed by reading it again, whatever it is made of.
+    #[test]
+    fn reading_twice_is_reading_once() {
+        let parts =
+            ["a", "\u{308}", " ", "\u{2000}", "\u{2001}", "ß", "\u{1e9b}", "\u{323}", "\u{feff}", "\u{340}", "가", "\u{1100}", "\u{1161}"];
+        for first in parts {
+            for second in parts {
+                for third in parts {
+                    let once = read(&format!("{first}{second}{third}")).into_owned();
+                    assert_eq!(read(&once), once, "{once:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_whole_number_with_decimals_of_0_is_its_digits() {
+        for (text, digits) in [
+            ("3.0", "3"),
+            ("3.000", "3"),
+            ("-3.0", "-3"),
+            ("-0.0", "0"),
+            ("0.0", "0"),
+            ("10", "10"),
+            ("007.0", "007"),
+            ("3.10", "3.10"),
+            (".0", ".0"),
+            ("-.0", "-.0"),
+            ("x.0", "x.0"),
+            ("1.0.0", "1.0.0"),
+            ("", ""),
+            ("0", "0"),
+            ("v2.0", "v2.0"),
+        ] {
+            assert_eq!(whole(text.as_bytes()), digits.as_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn finding_bugs_1_an_id_has_one_form() {
+        for text in [
+            "12",
+            " 12",
+            "12\u{a0}",
+            "12.0",
+            "12.",
+            "12.000",
+            "+12",
+            "1.2e1",
+            "1.2E+01",
+            "1200e-2",
+            "0012.0",
+            "\u{feff}12",
+            "\u{2007}12\u{202f}",
+        ] {
+            assert_eq!(id(text, b'.').unwrap(), "12", "{text:?}");
+        }
+        assert_eq!(id("12,0", b',').unwrap(), "12");
+        assert_eq!(id("M\u{fc}ller", b'.'), id("Mu\u{308}ller", b'.'));
+        for (number, text) in [(12.0, "12"), (-0.0, "0"), (2.5, "2.5"), (9_007_199_254_740_991.0, "9007199254740991")] {
+            assert_eq!(id_of(number).unwrap(), text);
+            assert_eq!(id(&format!("{number:?}"), b'.').unwrap(), text);
+        }
+        assert_eq!(
+            (id("-12.0", b'.').unwrap(), id("-0.0", b'.').unwrap(), id("1e+05", b'.').unwrap()),
+            ("-12".into(), "0".into(), "100000".into())
+        );
+    }
+
+    #[test]
+    fn what_may_be_two_persons_is_two_ids() {
+        for text in [
+            "012",
+            "12,0",
+            "A12",
+            "a12",
+            "1e1",
+            "1E31",
+            "12345e67",
+            "12.50",
+            "12.5",
+            "1 2",
+            "1.2.0",
+            "12e",
+            "e12",
+            "-012",
+            "18446744073709551616",
+            "0x12",
+        ] {
+            assert_eq!(id(text, b'.').unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_names_nobody_is_no_id() {
+        for text in ["", " ", "\u{a0}", "NaN", "nan "] {
+            assert_eq!(id(text, b'.'), Err(NoId::Missing), "{text:?}");
+        }
+        for text in ["9007199254740992.0", "1e+16", "1.0e300", "1.5e+999999999999999999", "123456789012345678901234567890.0"] {
+            assert_eq!(id(text, b'.'), Err(NoId::Inexact), "{text}");
+        }
+        for number in [9_007_199_254_740_992.0, 1e300, f64::INFINITY] {
+            assert_eq!(id_of(number), Err(NoId::Inexact));
+        }
+        assert_eq!(id_of(f64::NAN), Err(NoId::Missing));
+    }
+
+    #[test]
+    fn ids_that_look_alike_are_near_and_others_are_not() {
+        for alike in [
+            &["12", "012", "12.00", "１２", "1.2e1", "1 2", "12,0"][..],
+            &["A12", "a12", "a012", "A 12", "a\u{a0}12", "Ａ１２", "a\u{200b}12"],
+            &["Müller", "MÜLLER", "mu\u{308}ller"],
+            &["100000", "1e5", "1E+05"],
+            &["0", "000", "0.0", "-0"],
+        ] {
+            for other in alike {
+                assert_eq!(near(other), near(alike[0]), "{other}");
+            }
+        }
+        let apart = ["12", "120", "1.2", "-12", "a12", "a120", "12a", "b12", "", "1-2", "12e", "3e12"];
+        for (position, one) in apart.iter().enumerate() {
+            for other in &apart[position + 1..] {
+                assert_ne!(near(one), near(other), "{one} {other}");
+            }
+        }
+    }
+}
