@@ -10,13 +10,15 @@ use dp_pvi_posterior::task::DesignSpec;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{ClientId, NoiseSource};
+use dp_pvi_proto::log;
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_proto::process::ignores_hangup;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_reading::document::Which;
 use dp_pvi_reading::summary::Level;
 use rand_core::CryptoRng;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::commands::{budget, check, contrast, data, ledger, personalise, plan, predict};
 use crate::config::{self, Config};
@@ -25,6 +27,7 @@ use crate::observe::{Bar, RunObserver};
 use crate::output::{self, Format, Output, name_of};
 use crate::snapshot::Changed;
 use crate::telemetry::{self, LogFormat};
+use crate::run::Ended;
 use crate::{approvals, keys, run};
 
 /// One site of a dp-pvi federation: learns together with others, keeps its records and its privacy budget to itself.
@@ -327,7 +330,7 @@ pub fn main_with<S: ChargeStore + 'static>(
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if format == Format::Json {
-                let object = json!({"event": "error", "kind": error.kind(), "code": error.exit_code(), "message": error.to_string()});
+                let object = json!({"event": "error", "kind": error.kind(), "code": error.exit_code(), "message": log::shortened(&error.to_string())});
                 Output::new(format).json_line(&object);
             }
             telemetry::ended(log_format, &error);
@@ -457,7 +460,10 @@ fn run_to_end<S: ChargeStore + 'static>(
         let ended = run::run(config, decorate, noise, &mut observer).await?;
         drop(observer);
         output.object(
-            || json!({"event": "ended", "outcome": ended.end.outcome, "updates_sent": ended.sent, "refusals": ended.refusals.len()}),
+            || {
+                let Ended { end, sent, refusals } = &ended;
+                json!({"event": "ended", "outcome": end.outcome, "reason": end.reason(), "updates_sent": sent, "refusals": refusals.len()})
+            },
             || format!("the run is over ({}); updates sent by this process: {}", name_of(&ended.end.outcome), ended.sent),
         );
         run::verdict(&ended)
@@ -475,6 +481,8 @@ fn blocking_on<F: Future<Output = Result<()>>>(work: impl FnOnce() -> F) -> Resu
         let failed = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("signals: {e}"), e));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        // A terminal that closes: the end is in order, as after SIGTERM. Under `nohup` there is no end.
+        let hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(failed)?) };
         // A file size limit must be an error of the write, which is handled, not the end of the process.
         let _file_size = signal(SignalKind::from_raw(SIGXFSZ)).map_err(failed)?;
         // The future is dropped at one of its awaits: ledger appends do not await, so none is torn.
@@ -482,11 +490,20 @@ fn blocking_on<F: Future<Output = Result<()>>>(work: impl FnOnce() -> F) -> Resu
             result = work() => result,
             _ = interrupt.recv() => Err(ClientError::Signal { name: "SIGINT", number: 2 }),
             _ = terminate.recv() => Err(ClientError::Signal { name: "SIGTERM", number: 15 }),
+            () = hung_up(hangup) => Err(ClientError::Signal { name: "SIGHUP", number: 1 }),
         }
     });
     // A visit that is being computed is abandoned: its reservation stays, and it is computed again after a restart.
     runtime.shutdown_background();
     result
+}
+
+/// Resolves when the terminal closes; never where nobody listens for that.
+async fn hung_up(hangup: Option<Signal>) {
+    match hangup {
+        Some(mut hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
 }
 
 /// Linux: file size limit exceeded.

@@ -71,7 +71,7 @@ pub enum ClientError {
     /// Stopped by a signal (128 + its number); the state can be resumed.
     #[error("stopped by {name}; start again to resume")]
     Signal {
-        /// SIGINT or SIGTERM.
+        /// SIGINT, SIGTERM or SIGHUP.
         name: &'static str,
         /// Its number.
         number: u8,
@@ -193,6 +193,7 @@ impl From<TransportError> for ClientError {
             TransportError::Rejected { kind, message } => match kind {
                 Rejection::Authentication => Self::Authentication(message.into()),
                 Rejection::Version => Self::Version(message.into()),
+                Rejection::Copy => Self::Unavailable(message.into()),
                 Rejection::Message | Rejection::HelloFirst | Rejection::Other => {
                     Self::Failed(format!("the server refused: {message}").into())
                 }

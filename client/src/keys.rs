@@ -43,6 +43,26 @@ pub fn check_private(field: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that not everybody may put another file in the place of this one.
+///
+/// # Errors
+/// [`ClientError::Config`] with the command that mends it.
+pub fn check_folder_of(field: &str, file: &Path) -> Result<()> {
+    // A name without a folder lies in the one where the program was started.
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Made where it is first needed.
+    let Ok(about) = fs::metadata(folder) else { return Ok(()) };
+    let mode = about.permissions().mode() & 0o7777;
+    if mode & 0o002 == 0 {
+        return Ok(());
+    }
+    let folder = folder.display();
+    Err(ClientError::config(
+        field,
+        format!("{folder}: everybody can put another file in its place (mode {mode:o}): `chmod o-w {folder}` after looking at what it holds"),
+    ))
+}
+
 /// Checks that nobody else can change this program's own folder, where approvals and the ledger's highest head are.
 ///
 /// # Errors

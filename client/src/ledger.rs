@@ -6,7 +6,6 @@ use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::{OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use ed25519_dalek::SigningKey;
-use tracing::warn;
 
 use crate::config::PrivateData;
 use crate::error::{ClientError, Result};
@@ -27,12 +26,7 @@ pub fn open<S: ChargeStore>(
     check_files(private)?;
     let store = decorate(SqliteLedger::open(&private.ledger)?);
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
-    if ledger.rows().len() > 1 && !private.ledger_head.exists() {
-        warn!(
-            place = %private.ledger_head.display(),
-            "nothing is kept there about this ledger yet: if it was, and is lost, make sure that this ledger is the latest one"
-        );
-    }
+    check_second_place(private, ledger.rows().len())?;
     Ok(ledger.kept_in(SecondPlace::at(&private.ledger_head))?.cap_fallback(private.max_fallback))
 }
 
@@ -79,6 +73,9 @@ pub fn look_ahead(private: &PrivateData, key: SigningKey) -> Result<(LedgerView,
         ));
     }
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
+    if on_disk == OnDisk::Yes {
+        check_second_place(private, ledger.rows().len())?;
+    }
     if on_disk == OnDisk::Yes
         && let Some(kept) = kept
         && let Err(refused) = ledger.check_witness(kept)
@@ -103,14 +100,37 @@ pub fn too_near(private: &PrivateData) -> Option<String> {
     })
 }
 
+/// A ledger has a second place from its first row on. One that is not there was lost, or this ledger is a copy that came without it, and nobody here
+/// can tell whether it is the latest.
+fn check_second_place(private: &PrivateData, rows: usize) -> Result<()> {
+    // A ledger that was only begun has nothing that could be forgotten.
+    if rows <= 1 || private.ledger_head.exists() {
+        return Ok(());
+    }
+    let (ledger, place) = (private.ledger.display(), private.ledger_head.display());
+    Err(ClientError::LedgerCorrupt(
+        format!(
+            "the ledger {ledger} has {rows} rows, and its second place {place} is not there: the ledger may be an old copy, which knows less than was \
+             spent. Put the second place back (volume, path, [data] ledger_head). If it is lost for good, and only if this ledger is the latest one, move \
+             the ledger away and run `dp-pvi-client ledger restore` on it"
+        )
+        .into(),
+    ))
+}
+
 fn check_files(private: &PrivateData) -> Result<()> {
     for (field, file) in [("data.ledger", &private.ledger), ("data.ledger_head", &private.ledger_head)] {
         match std::fs::symlink_metadata(file) {
             // Whether it has to be there is the caller's matter.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(ClientError::Unavailable(format!("{}: {e}", file.display()).into())),
+            // Whoever may change the link chooses the ledger.
+            Ok(about) if about.file_type().is_symlink() => {
+                return Err(ClientError::config(field, format!("{} is a link: name the file itself", file.display())));
+            }
             Ok(_) => keys::check_private(field, file)?,
         }
+        keys::check_folder_of(field, file)?;
     }
     Ok(())
 }

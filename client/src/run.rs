@@ -8,8 +8,9 @@ use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::{Hash, NoiseSource};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
-use dp_pvi_protocol::driver::{Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
+use dp_pvi_protocol::driver::{LONGEST_PAUSE, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
+use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy};
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
@@ -27,6 +28,9 @@ use crate::{approvals, keys, ledger};
 
 /// What this program calls itself in a hello.
 pub const SOFTWARE: &str = concat!("dp-pvi-client/", env!("CARGO_PKG_VERSION"));
+
+/// A server that this process has not reached yet is tried for this long: whoever starts both waits no longer for one that ended with an error.
+const FIRST_CONTACT: Duration = Duration::from_secs(60);
 
 /// How a run ended for this client.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,15 +146,20 @@ pub fn verdict(ended: &Ended) -> Result<()> {
             format!("no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`").into(),
         ));
     }
+    // The server's words, cut and shown as those of somebody else.
+    let why = |otherwise: &str| ended.end.reason().map_or_else(|| otherwise.to_owned(), |reason| visible(&reason).into_owned());
+    let aborted = |what: &str, otherwise: &str| {
+        let message = format!("{what}: {}; the posterior of the last complete round stands, and what was charged stays charged", why(otherwise));
+        Err(ClientError::Aborted(message.into()))
+    };
     match ended.end.outcome {
         RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged => Ok(()),
-        RunOutcome::AggregationLost => Err(ClientError::Aborted(
-            "the aggregation was aborted: the charter was not signed by all, or the summer did not answer, or a sum could not be right; what was charged stays charged".into())),
-        RunOutcome::Refused => Err(ClientError::Aborted(
-            "so many sites refused that fewer than min_sites were left; the posterior of the last complete round stands".into())),
-        RunOutcome::QuorumLost => {
-            Err(ClientError::Aborted("fewer sites than min_sites answered; the posterior of the last complete round stands".into()))
-        }
+        RunOutcome::AggregationLost => aborted(
+            "the aggregation was aborted",
+            "the charter was not signed by all, or the summer did not answer, or a sum could not be right",
+        ),
+        RunOutcome::Refused => aborted("so many sites refused that fewer than min_sites were left", "the server's log names them"),
+        RunOutcome::QuorumLost => aborted("fewer sites than min_sites answered", "the server's log names them"),
     }
 }
 
@@ -224,8 +233,9 @@ pub enum Approval {
 fn patience(config: &Config) -> Patience {
     Patience {
         first: Duration::from_millis(250),
-        longest: Duration::from_secs(30),
+        longest: LONGEST_PAUSE,
         give_up_after: config.site.reconnect,
+        first_contact: FIRST_CONTACT,
         idle: Duration::from_millis(50),
         jitter: Box::new(|_| jitter()),
     }

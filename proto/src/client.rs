@@ -248,6 +248,7 @@ pub fn transport_error(status: &Status) -> TransportError {
         Some("authentication") => rejected(Rejection::Authentication),
         Some("version") => rejected(Rejection::Version),
         Some("message") => rejected(Rejection::Message),
+        Some("copy") => rejected(Rejection::Copy),
         Some("hello-first") => rejected(Rejection::HelloFirst),
         Some("other") => rejected(Rejection::Other),
         Some(_) => TransportError::Unreachable(words(status)),

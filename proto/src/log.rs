@@ -1,5 +1,6 @@
 //! The log of every program. Whatever a peer wrote in a name, a reason or a status text reaches it with hidden characters as their codes.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use tracing::Subscriber;
@@ -54,7 +55,7 @@ where
 /// Tells the error that ends a program, and its exit code. An error that quotes a file has several lines. For people the first one is a line of the log,
 /// and the others follow it, set in so that none looks like a line of the log; for programs all of them are in one object.
 pub fn ended(form: Form, code: u8, message: &str, mut stderr: impl Write) {
-    let message = message.trim_end();
+    let message = &shortened(message.trim_end());
     match (form, message.split_once('\n')) {
         (Form::Text, Some((first, more))) => {
             tracing::error!(code, "{first}");
@@ -65,6 +66,23 @@ pub fn ended(form: Form, code: u8, message: &str, mut stderr: impl Write) {
         }
         _ => tracing::error!(code, "{message}"),
     }
+}
+
+/// Most characters of a line of an error. A file that is quoted may have one long line.
+const LONGEST: usize = 2000;
+
+/// An error's lines, each cut after so many characters as a person reads.
+#[must_use]
+pub fn shortened(message: &str) -> Cow<'_, str> {
+    // No line is longer than its bytes.
+    if message.lines().all(|line| line.len() <= LONGEST) {
+        return message.into();
+    }
+    let cut = |line: &str| match line.char_indices().nth(LONGEST) {
+        None => line.to_owned(),
+        Some((end, _)) => format!("{}… (and {} characters more)", &line[..end], line[end..].chars().count()),
+    };
+    message.lines().map(cut).collect::<Vec<_>>().join("\n").into()
 }
 
 /// Fields of a line: the message, then `name=value`.

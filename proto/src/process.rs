@@ -25,6 +25,19 @@ pub fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Whether this process was told to live on when its terminal closes, as `nohup` does: then it must not listen for that signal. Where the system does
+/// not say, it was not.
+#[must_use]
+pub fn ignores_hangup() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| hangup_is_ignored(&status))
+}
+
+/// Bit 0 of the mask of ignored signals is SIGHUP, which is signal 1.
+fn hangup_is_ignored(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// The group of processes that a child leads, which was started with `process_group(0)`.
 #[derive(Debug, Clone, Copy)]
 pub struct Group(Pid);
@@ -58,6 +71,15 @@ pub fn is_shortage(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::hangup_is_ignored;
+
+    #[test]
+    fn an_ignored_hangup_is_read_from_what_the_system_says() {
+        assert!(hangup_is_ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000000\n"));
+        assert!(!hangup_is_ignored("SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n"));
+        assert!(!hangup_is_ignored("") && !hangup_is_ignored("SigIgn:\tno number"));
+    }
+
     use super::*;
 
     #[test]

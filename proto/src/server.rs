@@ -147,6 +147,7 @@ pub fn rejection(kind: Rejection, message: impl Into<String>) -> Status {
         Rejection::Authentication => (Code::PermissionDenied, "authentication"),
         Rejection::Version => (Code::FailedPrecondition, "version"),
         Rejection::Message => (Code::InvalidArgument, "message"),
+        Rejection::Copy => (Code::AlreadyExists, "copy"),
         Rejection::HelloFirst => (Code::FailedPrecondition, "hello-first"),
         Rejection::Other => (Code::Aborted, "other"),
     };

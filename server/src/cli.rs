@@ -16,7 +16,9 @@ use dp_pvi_forecast::rounds::Resolved;
 use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_proto::log::{self, Colour};
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_proto::process::ignores_hangup;
 use dp_pvi_protocol::message::RunOutcome;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
@@ -36,7 +38,7 @@ use crate::{clock, expiry, export, server};
     name = "dp-pvi-server",
     version,
     after_help = "Exit codes: 0 ok, 1 failed, 2 usage or configuration, 4 invalid file, 5 no server answers, 6 authentication, 7 state of another \
-                  task, 9 quorum or aggregation lost, 11 state damaged, 12 state or resource unavailable (lock, disk full, port), 130/143 signals."
+                  task, 9 quorum or aggregation lost, 11 state damaged, 12 state or resource unavailable (lock, disk full, port), 129/130/143 signals."
 )]
 struct Cli {
     #[command(flatten)]
@@ -254,10 +256,11 @@ const SIGXFSZ: i32 = 25;
 
 /// Resolves to the number of the first signal that asks the process to end.
 fn signals() -> Result<impl Future<Output = u8>> {
-    use tokio::signal::unix::{SignalKind, signal};
     let failed = |e: std::io::Error| ServerError::Failed(Problem::said(format!("signals cannot be watched: {e}"), e));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    // A terminal that closes: the end is in order, as after SIGTERM. Under `nohup` there is no end.
+    let hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(failed)?) };
     // A limit on the size of files is then an error of the write, told like a full disk, and not the end of the process.
     let size_limit = signal(SignalKind::from_raw(SIGXFSZ)).map_err(failed)?;
     Ok(async move {
@@ -265,8 +268,17 @@ fn signals() -> Result<impl Future<Output = u8>> {
         tokio::select! {
             _ = interrupt.recv() => 2,
             _ = terminate.recv() => 15,
+            () = hung_up(hangup) => 1,
         }
     })
+}
+
+/// Resolves when the terminal closes; never where nobody listens for that.
+async fn hung_up(hangup: Option<Signal>) {
+    match hangup {
+        Some(mut hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
 }
 
 fn control(config: &Config, request: Request, output: &Output) -> Result<()> {
@@ -279,7 +291,7 @@ fn stop(config: &Config, output: &Output) -> Result<()> {
         Err(not_running @ ServerError::NotRunning { .. }) if !config.store.database.exists() => Err(not_running),
         Err(ServerError::NotRunning { .. }) => {
             crate::stop_stored(config)?;
-            output.event(&Event::RunEnded { outcome: RunOutcome::Stopped })
+            output.event(&Event::RunEnded { outcome: RunOutcome::Stopped, reason: None })
         }
         snapshot => output.snapshot(&snapshot?),
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_protocol::time::{Reading, Timestamp};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -17,6 +17,22 @@ pub(crate) fn now() -> Timestamp {
 #[allow(clippy::disallowed_methods, reason = "this is the one place")]
 pub(crate) fn instant() -> Instant {
     Instant::now()
+}
+
+/// What the machine's clocks say; the steady one counts from a moment of this process.
+pub(crate) fn reading(began: Instant) -> Reading {
+    Reading { wall: now(), steady: instant().saturating_duration_since(began) }
+}
+
+/// Waits for so long. Only time in which this process runs counts: however long it is stopped, that is one step of the wait.
+pub(crate) async fn attended(duration: Duration) {
+    const STEP: Duration = Duration::from_millis(250);
+    let mut left = duration;
+    while !left.is_zero() {
+        let step = left.min(STEP);
+        tokio::time::sleep(step).await;
+        left -= step;
+    }
 }
 
 /// A point in time as a calendar date.

@@ -13,6 +13,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::environment::{PREFIX, to_blame};
 use dp_pvi_proto::identity::check_federation;
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_protocol::driver::LONGEST_PAUSE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -92,9 +93,14 @@ pub struct Phases {
     pub update_deadline: Duration,
     /// The first round opens at the latest after this long.
     pub start_deadline: Duration,
+    /// A run that lost its quorum is suspended, and ends after this long.
+    pub suspend_for: Duration,
     /// How long the server stays after the end for clients that have not fetched it.
     pub linger: Duration,
 }
+
+/// How long a server stays after the end unless its configuration says otherwise: sites that lost it look for it often enough to hear the end.
+const LINGER: Duration = LONGEST_PAUSE.saturating_mul(3);
 
 /// Every key with its meaning: the sample that `deploy/` ships. A test holds it against the keys that are read.
 pub const SAMPLE: &str = include_str!("../../deploy/server.toml");
@@ -160,6 +166,7 @@ struct RawPhases {
     max_sites: Option<u32>,
     update_deadline: String,
     start_deadline: Option<String>,
+    suspend_for: Option<String>,
     linger: Option<String>,
 }
 
@@ -238,7 +245,8 @@ impl Raw {
             max_sites: at_least_one("max_sites", phases.max_sites.unwrap_or(200))?,
             update_deadline: duration("update_deadline", &phases.update_deadline)?,
             start_deadline: duration("start_deadline", phases.start_deadline.as_deref().unwrap_or("1h"))?,
-            linger: duration("linger", phases.linger.as_deref().unwrap_or("10s"))?,
+            suspend_for: duration("suspend_for", phases.suspend_for.as_deref().unwrap_or("24h"))?,
+            linger: phases.linger.as_deref().map_or(Ok(LINGER), |text| duration("linger", text))?,
         };
         if phases.min_sites > phases.max_sites {
             return Err("[phases] min_sites must not be above max_sites".into());

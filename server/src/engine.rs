@@ -13,7 +13,7 @@ mod snapshot;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_proto::problem::Problem;
@@ -22,7 +22,7 @@ use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Enrolled, Heede
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError, SummerTrouble};
 use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
-use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_protocol::time::{AttendedClock, Passed, Timestamp};
 use tokio::sync::{oneshot, watch};
 use tracing::{error, warn};
 
@@ -41,8 +41,10 @@ pub(crate) use crate::mailbox::Presence;
 use crate::store::{PayloadStore, SmallPayload, Store, StoredRun};
 use crate::telemetry::{Telemetry, UpdateResult};
 
-/// The engine looks at the clock this often when nothing else tells it to.
+/// A point in time that passed without consequence is looked at again after this long.
 const IDLE: Duration = Duration::from_secs(1);
+/// The engine looks at the clock at least this often: so it knows when it was stopped.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Messages that share one transaction.
 const BATCH: usize = 64;
@@ -100,10 +102,14 @@ struct Engine {
     /// Who is enrolled, and as what.
     enrolled: BTreeMap<ClientId, Role>,
     /// When this process heard each client last.
-    heard: BTreeMap<ClientId, Timestamp>,
+    heard: BTreeMap<ClientId, Instant>,
     /// Whose last hello was refused, and why.
     refused: RefusedHellos,
     mailbox: Option<Mailbox>,
+    /// Counts the time in which this process could answer.
+    clock: AttendedClock,
+    began: Instant,
+    now: Timestamp,
     /// Closes with the engine.
     _alive: watch::Sender<()>,
 }
@@ -171,7 +177,7 @@ impl Batch {
 /// The stored run does not fit the settings, or the thread cannot be started.
 pub(crate) fn start(parts: Parts) -> Result<Started> {
     let Parts { settings, store, run, payload_store, updates, telemetry, events, mailbox } = parts;
-    let mut observer = Observer::new(events, telemetry.clone());
+    let mut observer = Observer::new(events, telemetry.clone(), settings.suspend_for);
     let enrolled = roles(&settings.clients);
     let (coordinator, hellos, announced) = restore(settings, &store, &run, &payload_store, updates, &mut observer)?;
     let server = Server::new(coordinator, RunStore::new(store, run, payload_store, updates, announced, telemetry.clone()));
@@ -194,6 +200,9 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
         heard,
         refused,
         mailbox,
+        clock: AttendedClock::default(),
+        began: clock::instant(),
+        now: clock::now(),
         _alive: alive,
     };
     std::thread::Builder::new()
@@ -267,22 +276,7 @@ impl Engine {
         self.settle(Batch::default())?;
         let mut idle = false;
         loop {
-            // A point in time that has passed without consequence (a paused run, for example) must not be waited for again and again.
-            let least = if idle { IDLE } else { Duration::ZERO };
-            let again = self.mailbox.as_ref().and_then(Mailbox::wake_at);
-            let due = [self.server.coordinator().wake_at(), again].into_iter().flatten().min();
-            let patience = due.map(|at| at.since(clock::now()).max(least));
-            let mut next = match patience {
-                Some(patience) => match self.receiver.recv_timeout(patience) {
-                    Ok(command) => Some(command),
-                    Err(RecvTimeoutError::Timeout) => None,
-                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                },
-                None => match self.receiver.recv() {
-                    Ok(command) => Some(command),
-                    Err(_) => return Ok(()),
-                },
-            };
+            let Ok(mut next) = self.wait(idle) else { return Ok(()) };
             let mut batch = Batch::default();
             let rounds = self.server.coordinator().entries().len();
             let gathering = clock::instant();
@@ -309,15 +303,52 @@ impl Engine {
         }
     }
 
+    /// Waits for a message, or until there may be something to do without one. An error says that nobody is left who could send one.
+    fn wait(&mut self, idle: bool) -> std::result::Result<Option<Command>, RecvTimeoutError> {
+        // A point in time that has passed without consequence (a paused run, for example) must not be waited for again and again.
+        let least = self.now.plus(if idle { IDLE } else { Duration::ZERO });
+        let again = self.mailbox.as_ref().and_then(Mailbox::wake_at);
+        let due = [self.server.coordinator().wake_at(), again].into_iter().flatten().min().map(|at| at.max(least));
+        loop {
+            let patience = due.map_or(LOOK, |at| at.since(self.now).min(LOOK));
+            match self.receiver.recv_timeout(patience) {
+                Ok(command) => return Ok(Some(command)),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.look() == Passed::Lost || due.is_some_and(|at| self.now >= at) {
+                        return Ok(None);
+                    }
+                }
+                Err(gone @ RecvTimeoutError::Disconnected) => return Err(gone),
+            }
+        }
+    }
+
+    /// Looks at the clock. Where time was lost every open deadline begins anew.
+    fn look(&mut self) -> Passed {
+        let (now, passed) = self.clock.look(clock::reading(self.began));
+        self.now = now;
+        if passed == Passed::Lost {
+            self.server.coordinator_mut().begin_anew();
+            if let Some(mailbox) = &mut self.mailbox {
+                mailbox.begin_anew();
+            }
+            if !matches!(self.server.coordinator().stage(), Stage::Ended(_)) {
+                warn!("this process was stopped, or the machine's clock jumped: open deadlines begin anew");
+            }
+        }
+        passed
+    }
+
     /// Lets the protocol decide about one message.
     fn take(&mut self, command: Command, batch: &mut Batch) -> Result<()> {
-        let now = clock::now();
+        self.look();
+        let (now, heard) = (self.now, clock::instant());
         batch.messages += 1;
         if let Some(client) = command.client() {
             // Most are known: their names are not copied again.
             match self.heard.get_mut(client) {
-                Some(at) => *at = now,
-                None => drop(self.heard.insert(client.clone(), now)),
+                Some(at) => *at = heard,
+                None => drop(self.heard.insert(client.clone(), heard)),
             }
         }
         let Self { server, telemetry, hellos, mailbox, observer, refused, .. } = self;
@@ -330,8 +361,8 @@ impl Engine {
             Command::Hello { peer, hello, reply } => {
                 let result = server.hello(&hello, &peer, now);
                 match &result {
-                    Ok(_) => refused.note(&peer.client, None, now),
-                    Err(ServeError::Rejected(rejected)) => refused.note(&peer.client, Some(rejected), now),
+                    Ok(_) => refused.note(&peer.client, None, heard),
+                    Err(ServeError::Rejected(rejected)) => refused.note(&peer.client, Some(rejected), heard),
                     Err(_) => {}
                 }
                 // Somebody who only looks, perhaps with another certificate, does not take the site's running client away.
@@ -389,7 +420,7 @@ impl Engine {
                 Ok(())
             }
             Command::SummerReply { number, reply } => {
-                let (Some(mailbox), now) = (mailbox, clock::now()) else { return Ok(()) };
+                let Some(mailbox) = mailbox else { return Ok(()) };
                 let Some(question) = mailbox.answered(number) else { return Ok(()) };
                 let (ignored, _) = oneshot::channel();
                 match server.summer_replied(*reply, now) {
@@ -447,7 +478,8 @@ impl Engine {
             Command::Status { reply } => {
                 let waiting = self.waiting.iter().filter(|waiting| !waiting.ask.reply.is_closed()).map(|waiting| &waiting.client).collect();
                 let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting, refused: &self.refused };
-                let snapshot = snapshot::of(server.coordinator(), mailbox.as_ref().map(Mailbox::presence), &presences, now);
+                let summer = mailbox.as_ref().map(Mailbox::presence);
+                let snapshot = snapshot::of(server.coordinator(), summer, &presences, &snapshot::Looked { now, instant: heard });
                 batch.keep(Ok(snapshot), reply, telemetry)
             }
             Command::Fault(problem) => Err(problem),
@@ -461,7 +493,9 @@ impl Engine {
     /// Lets time act, makes everything durable, then answers. Says whether there was anything to make durable.
     fn settle(&mut self, mut batch: Batch) -> Result<bool> {
         let (ignored, _) = oneshot::channel();
-        let ticked = self.server.tick(clock::now());
+        self.look();
+        let now = self.now;
+        let ticked = self.server.tick(now);
         batch.keep(ticked, ignored, &self.telemetry)?;
         let records = self.server.store().commit()?;
         if let Some(took) = self.server.store().summing_took() {
@@ -472,7 +506,6 @@ impl Engine {
         }
         records.iter().for_each(|record| self.observer.happened(record));
         if let Some(mailbox) = &mut self.mailbox {
-            let now = clock::now();
             mailbox.put(self.server.summer_request(now), now);
         }
         // Only these change what a waiting client is told.

@@ -55,14 +55,14 @@ pub enum ServerError {
     /// State of another task or run.
     #[error("{0}")]
     OtherTask(#[source] Problem),
-    /// Too few sites.
-    #[error("the run ended because fewer than min_sites sites took part; the posterior of the last complete round was exported")]
-    QuorumLost,
+    /// Too few sites, and which were missing.
+    #[error("the run ended because fewer than min_sites sites took part{}; the posterior of the last complete round was exported", because(.0.as_ref()))]
+    QuorumLost(Option<String>),
     /// Sites refused, with public reasons.
     #[error(
-        "the run ended because so many sites refused that fewer than min_sites were left (the log names them with their public reasons); the posterior of the last complete round was exported"
+        "the run ended because so many sites refused that fewer than min_sites were left{}; the posterior of the last complete round was exported", because(.0.as_ref())
     )]
-    SitesRefused,
+    SitesRefused(Option<String>),
     /// No charter, no summer, or a sum that cannot be right.
     #[error("the run ended because the aggregation was aborted: {}; the posterior of the last complete round was exported", aborted(.0.as_ref()))]
     AggregationLost(Option<String>),
@@ -98,14 +98,19 @@ pub(crate) fn name_of(value: &impl Serialize) -> String {
     }
 }
 
+/// What is known beyond that, in brackets.
+fn because(reason: Option<&String>) -> String {
+    reason.map_or_else(String::new, |reason| format!(" ({reason})"))
+}
+
 /// Why an aggregation ended, as far as it is known.
-fn aborted(no_sum: Option<&String>) -> &str {
-    no_sum.map_or("the charter was not signed by all, or the summer did not answer, or too few sites did", String::as_str)
+fn aborted(reason: Option<&String>) -> &str {
+    reason.map_or("the charter was not signed by all, or the summer did not answer, or too few sites did", String::as_str)
 }
 
 /// Where to look when a run ended without a round.
-fn why(outcome: RunOutcome, no_sum: Option<&str>) -> &str {
-    match (outcome, no_sum) {
+fn why(outcome: RunOutcome, reason: Option<&str>) -> &str {
+    match (outcome, reason) {
         (_, Some(reason)) => reason,
         (RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged, None) => "start it again with `dp-pvi-server run --new-run`",
         _ => "the log names the sites that refused, with their public reasons; `dp-pvi-server ca list` shows who is enrolled",
@@ -150,7 +155,7 @@ impl ServerError {
             Self::Authentication(_) => 6,
             Self::OtherTask(_) => 7,
             Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged, _) => 1,
-            Self::QuorumLost | Self::SitesRefused | Self::AggregationLost(_) | Self::NoRound(..) => 9,
+            Self::QuorumLost(_) | Self::SitesRefused(_) | Self::AggregationLost(_) | Self::NoRound(..) => 9,
             Self::Corrupt(_) => 11,
             Self::Unavailable(_) | Self::Shortage(_) => 12,
             Self::Signal(number) => 128 + number,

@@ -209,18 +209,21 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
     if let Some(turn) = &snapshot.turn {
         let _ = write!(html, "<tr><th>turn</th><td>{turn}</td></tr>");
     }
-    if !snapshot.waiting_for.is_empty() {
-        let names: Vec<&str> = snapshot.waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
-        let _ = write!(html, "<tr><th>waiting for</th><td>{}</td></tr>", names.join(", "));
+    if let Some(whom) = snapshot.waits_for() {
+        let _ = write!(html, "<tr><th>waiting for</th><td>{}</td></tr>", Escaped(&whom));
     }
     if let Some(seconds) = snapshot.deadline_in_seconds {
-        let _ = write!(html, "<tr><th>closes in at most</th><td>{seconds} s</td></tr>");
+        let what = if snapshot.stage == "suspended" { "the run ends" } else { "closes" };
+        let _ = write!(html, "<tr><th>{what} in at most</th><td>{seconds} s</td></tr>");
     }
     if let Some(standing) = &snapshot.standing {
         let _ = write!(html, "<tr><th>distance to go</th><td>{}</td></tr>", Escaped(&standing.text()));
     }
     if let Some(outcome) = &snapshot.outcome {
         let _ = write!(html, "<tr><th>outcome</th><td>{}</td></tr>", name_of(outcome));
+    }
+    if let Some(reason) = &snapshot.reason {
+        let _ = write!(html, "<tr><th>reason</th><td>{}</td></tr>", Escaped(reason));
     }
     for warning in &snapshot.warnings {
         let _ = write!(html, "<tr><th>warning</th><td>{}</td></tr>", Escaped(warning));

@@ -33,7 +33,7 @@
 //!
 //! 0 ok · 1 failed · 2 usage or configuration · 4 invalid file · 5 no server answers · 6 authentication · 7 state of another task · 9 quorum
 //! or aggregation lost · 11 state damaged ·
-//! 12 state or resource unavailable (lock, disk full, port) · 130/143 signals.
+//! 12 state or resource unavailable (lock, disk full, port) · 129/130/143 signals.
 
 pub mod admin;
 pub mod ca;

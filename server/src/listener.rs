@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,7 +78,7 @@ async fn accept_loop(
         let (credentials, telemetry, peers, sender) = (credentials.clone(), telemetry.clone(), peers.clone(), sender.clone());
         handshakes.start(address.ip(), async move {
             match handshake(stream, &credentials).await {
-                Ok(stream) => match Connection::new(stream, &peers, telemetry) {
+                Ok(stream) => match Connection::new(stream, address, &peers, telemetry) {
                     Ok(connection) => drop(sender.send(Ok(connection)).await),
                     Err(reason) => warn!(%address, reason, "a connection was refused"),
                 },
@@ -181,19 +182,21 @@ pub(crate) struct ConnectedPeer {
     pub(crate) identity: Arc<PeerIdentity>,
     /// Numbers connections, for the log.
     pub(crate) connection: u64,
+    /// The other end.
+    pub(crate) address: SocketAddr,
 }
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Connection {
-    fn new(stream: TlsStream<TcpStream>, peers: &Arc<Peers>, telemetry: Arc<Telemetry>) -> Result<Self, String> {
+    fn new(stream: TlsStream<TcpStream>, address: SocketAddr, peers: &Arc<Peers>, telemetry: Arc<Telemetry>) -> Result<Self, String> {
         let identity = PeerIdentity::read(stream.get_ref().1.peer_certificates()).map_err(|e| e.to_string())?;
         let name = identity.name.to_string();
         let entered = peers.enter(name.clone()).ok_or_else(|| format!("{name} has {CONNECTIONS_PER_PEER} connections already"))?;
         telemetry.connections.inc();
         let connection = NUMBER.fetch_add(1, Ordering::Relaxed);
-        info!(peer = name, connection, "connected");
-        Ok(Self { stream, peer: ConnectedPeer { identity: Arc::new(identity), connection }, telemetry, _entered: entered })
+        info!(peer = name, connection, %address, "connected");
+        Ok(Self { stream, peer: ConnectedPeer { identity: Arc::new(identity), connection, address }, telemetry, _entered: entered })
     }
 }
 

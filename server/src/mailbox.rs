@@ -110,6 +110,11 @@ impl Mailbox {
         self.vain = Some((question, now.plus(pause)));
     }
 
+    /// Time was lost: what was asked in vain may be asked again at once.
+    pub(crate) fn begin_anew(&mut self) {
+        self.vain = None;
+    }
+
     /// When [`Mailbox::put`] may ask again.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         self.vain.as_ref().map(|(_, until)| *until)

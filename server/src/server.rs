@@ -105,6 +105,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         key,
         clients,
         start_deadline: config.phases.start_deadline,
+        suspend_for: config.phases.suspend_for,
         witnessed: store.witnessed()?.into_iter().collect(),
         summer,
     };
@@ -184,10 +185,10 @@ impl Running {
             outcome = wait_for_end(self.progress.clone(), self.config.phases.linger) => Ok(outcome),
         };
         // The reason is asked while there is an engine; one that is gone has said more.
-        let no_sum = self.engine.status().await.ok().and_then(|snapshot| snapshot.no_sum);
+        let reason = self.engine.status().await.ok().and_then(|snapshot| snapshot.reason);
         self.close().await;
         let outcome = ended?;
-        conclude(&self.config, outcome, no_sum, &self.events).await
+        conclude(&self.config, outcome, reason, &self.events).await
     }
 
     /// Ends the server: waiting calls are answered, the state is closed.
@@ -226,25 +227,26 @@ async fn wait_for_end(mut progress: watch::Receiver<Progress>, linger: Duration)
         }
     };
     let everybody = progress.wait_for(|progress| matches!(progress, Progress::Known(_)));
-    if tokio::time::timeout(linger, everybody).await.is_err() {
-        warn!("some members have not fetched the end of the run; they learn it from the operator");
+    tokio::select! {
+        _ = everybody => {}
+        () = clock::attended(linger) => warn!("some members have not fetched the end of the run; they learn it from the operator"),
     }
     outcome
 }
 
 /// Writes the results and turns the outcome into the process's result.
-async fn conclude(config: &Config, outcome: RunOutcome, no_sum: Option<String>, events: &EventSink) -> Result<Exported> {
+async fn conclude(config: &Config, outcome: RunOutcome, reason: Option<String>, events: &EventSink) -> Result<Exported> {
     let config = config.clone();
     let exported = tokio::task::spawn_blocking(move || export(&config, &config.output))
         .await
         .map_err(|e| ServerError::Failed(Problem::of(e)))?
-        .map_err(|error| if matches!(error, ServerError::NothingYet) { ServerError::NoRound(outcome, no_sum.clone()) } else { error })?;
+        .map_err(|error| if matches!(error, ServerError::NothingYet) { ServerError::NoRound(outcome, reason.clone()) } else { error })?;
     let text = |path: &Path| path.display().to_string();
     events(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) });
     match outcome {
-        RunOutcome::QuorumLost => Err(ServerError::QuorumLost),
-        RunOutcome::Refused => Err(ServerError::SitesRefused),
-        RunOutcome::AggregationLost => Err(ServerError::AggregationLost(no_sum)),
+        RunOutcome::QuorumLost => Err(ServerError::QuorumLost(reason)),
+        RunOutcome::Refused => Err(ServerError::SitesRefused(reason)),
+        RunOutcome::AggregationLost => Err(ServerError::AggregationLost(reason)),
         RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged => Ok(exported),
     }
 }

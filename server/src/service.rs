@@ -3,7 +3,8 @@
 mod aggregation;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -17,7 +18,7 @@ use dp_pvi_protocol::coordinator::{Peer, Rejected};
 use dp_pvi_protocol::transport::Rejection;
 use futures_util::{Stream, stream};
 use tonic::{Request, Response, Status, Streaming};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::clock;
 use crate::engine::{EngineHandle, Refused};
@@ -167,8 +168,9 @@ impl Federation for Service {
     async fn work(&self, request: Request<Streaming<v1::SiteFrame>>) -> Result<Response<Self::WorkStream>, Status> {
         let peer = connected(&request)?.clone();
         // Whoever may not speak learns it before it sends anything.
-        self.authorise(&peer)?;
-        Ok(Response::new(Box::pin(Session::new(self.clone(), peer, request.into_inner()).answers())))
+        let client = self.authorise(&peer)?.client;
+        let at_work = self.clients.session(&client, peer.connection, peer.address);
+        Ok(Response::new(Box::pin(Session::new(self.clone(), peer, request.into_inner(), at_work).answers())))
     }
 
     async fn consent(&self, request: Request<v1::CharterSignature>) -> Result<Response<v1::Done>, Status> {
@@ -178,14 +180,18 @@ impl Federation for Service {
     }
 
     async fn refuse(&self, request: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
-        let peer = self.peer(&request)?;
-        self.engine.refuse(peer, wire::refusal(request.into_inner())).await.map_err(|e| status(&e))?;
+        let connected = connected(&request)?.clone();
+        let peer = self.client(&connected, CALL)?;
+        let refused = self.engine.refuse(peer, wire::refusal(request.into_inner())).await;
+        refused.map_err(|e| self.status_for(&connected, &e))?;
         Ok(Response::new(v1::Done {}))
     }
 
     async fn report(&self, request: Request<v1::SignedMessage>) -> Result<Response<v1::Done>, Status> {
-        let peer = self.peer(&request)?;
-        self.engine.report(peer, wire::report(request.into_inner())).await.map_err(|e| status(&e))?;
+        let connected = connected(&request)?.clone();
+        let peer = self.client(&connected, CALL)?;
+        let reported = self.engine.report(peer, wire::report(request.into_inner())).await;
+        reported.map_err(|e| self.status_for(&connected, &e))?;
         Ok(Response::new(v1::Done {}))
     }
 }
@@ -193,6 +199,25 @@ impl Federation for Service {
 /// Every connection of our listener carries a peer.
 pub(crate) fn connected<T>(request: &Request<T>) -> Result<&ConnectedPeer, Status> {
     request.extensions().get::<ConnectedPeer>().ok_or_else(|| Status::internal("no peer"))
+}
+
+impl Service {
+    /// A refusal as a status. Where a client contradicts itself both sides learn from where: a copy of it is at work.
+    fn status_for(&self, peer: &ConnectedPeer, refused: &Refused) -> Status {
+        let (Refused::Rejected(rejected @ Rejected::Conflict), Some((client, _))) = (refused, peer.identity.name.as_enrolled()) else {
+            return status(refused);
+        };
+        let others = self.clients.others(client, peer.connection);
+        let elsewhere = if others.is_empty() { "nobody now".into() } else { others.join(", ") };
+        warn!(
+            %client,
+            from = %peer.address,
+            also_connected_from = elsewhere,
+            "a client sent something else than it had sent before under the same name: a copy of it is at work; its operator is told, too"
+        );
+        let message = format!("{rejected}. This one calls from {}; also connected under its name: {elsewhere}", peer.address);
+        wire::rejection(rejected.kind(), message)
+    }
 }
 
 /// The one place where a refusal becomes a status.
@@ -222,13 +247,16 @@ struct Share {
     /// Closed rounds when it was filled.
     rounds: i64,
     uploads: u32,
+    /// Connections on which it works, with their other ends.
+    sessions: BTreeMap<u64, SocketAddr>,
 }
 
 impl Clients {
     fn with<T>(&self, client: &ClientId, use_it: impl FnOnce(&mut Share) -> T) -> T {
         let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Only enrolled names come here, so the map stays small.
-        use_it(shares.entry(client.clone()).or_insert_with(|| Share { tokens: BURST, filled: clock::instant(), rounds: 0, uploads: 0 }))
+        let fresh = || Share { tokens: BURST, filled: clock::instant(), rounds: 0, uploads: 0, sessions: BTreeMap::new() };
+        use_it(shares.entry(client.clone()).or_insert_with(fresh))
     }
 
     /// Takes work out of the client's bucket; `rounds` are closed so far.
@@ -247,6 +275,17 @@ impl Clients {
         })
     }
 
+    /// Notes that a client works on this connection, until what is returned is dropped.
+    fn session(self: &Arc<Self>, client: &ClientId, connection: u64, address: SocketAddr) -> AtWork {
+        self.with(client, |share| share.sessions.insert(connection, address));
+        AtWork { clients: self.clone(), client: client.clone(), connection }
+    }
+
+    /// Where the client works beside this connection.
+    fn others(&self, client: &ClientId, connection: u64) -> Vec<String> {
+        self.with(client, |share| share.sessions.iter().filter(|(other, _)| **other != connection).map(|(_, at)| at.to_string()).collect())
+    }
+
     fn upload(self: &Arc<Self>, client: &ClientId) -> Option<Upload> {
         let free = self.with(client, |share| {
             let free = share.uploads < UPLOADS;
@@ -254,6 +293,19 @@ impl Clients {
             free
         });
         free.then(|| Upload { clients: self.clone(), client: client.clone() })
+    }
+}
+
+/// A client's stream of work.
+struct AtWork {
+    clients: Arc<Clients>,
+    client: ClientId,
+    connection: u64,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.clients.with(&self.client, |share| share.sessions.remove(&self.connection));
     }
 }
 
@@ -296,6 +348,18 @@ mod tests {
         assert!((0..5000).all(fast));
         // The same without rounds ends with the burst.
         assert!(!(0..5000).all(|_| fast(5000)));
+    }
+
+    #[test]
+    fn a_client_that_works_twice_is_told_where() {
+        let clients = Arc::new(Clients::default());
+        let at = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let first = clients.session(&client("a"), 7, at(1));
+        let _second = clients.session(&client("a"), 9, at(2));
+        let _other = clients.session(&client("b"), 8, at(3));
+        assert_eq!(clients.others(&client("a"), 9), ["10.0.0.1:1"]);
+        drop(first);
+        assert!(clients.others(&client("a"), 9).is_empty());
     }
 
     #[test]

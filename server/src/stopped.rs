@@ -48,6 +48,7 @@ pub fn stop_stored(config: &Config) -> Result<RunId> {
         key: load_identity(&config.tls.identity)?,
         clients: enrolled.active()?,
         start_deadline: config.phases.start_deadline,
+        suspend_for: config.phases.suspend_for,
         witnessed: store.witnessed()?.into_iter().collect(),
         summer: second_party(config, &resolved, &enrolled)?,
     };

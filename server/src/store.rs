@@ -397,6 +397,8 @@ impl<'a> Facts<'a> {
             }
             Record::Control { at, .. } => plain("control", at),
             Record::Aggregation { at, .. } => plain("aggregation", at),
+            Record::Suspended { at, .. } => plain("suspended", at),
+            Record::Resumed { at } => plain("resumed", at),
             Record::RunEnded { at, .. } => plain("run-ended", at),
         }
     }

@@ -90,6 +90,7 @@ pub(crate) struct Telemetry {
     /// When a shortage was told last.
     told: Mutex<Option<Instant>>,
     pub(crate) summer_connected: Gauge,
+    pub(crate) suspended: Gauge,
     pub(crate) aggregation_dropouts: Counter,
     pub(crate) aggregation_aborts: Counter,
     crl_expires: Gauge,
@@ -117,6 +118,7 @@ impl Telemetry {
         Self {
             connections: gauge(&mut registry, "sites_connected", "Open authenticated connections"),
             round: gauge(&mut registry, "round", "Rounds that were closed"),
+            suspended: gauge(&mut registry, "suspended", "1 while the run is suspended because too few sites, or not the summer, answer"),
             summer_connected: gauge(&mut registry, "summer_connected", "1 while the second party of an aggregated run is connected"),
             aggregation_dropouts: counter(&mut registry, "aggregation_dropouts", "Sites that were asked and are not in their round's sum"),
             aggregation_aborts: counter(&mut registry, "aggregation_aborts", "Rounds of aggregated runs that ended without a sum"),

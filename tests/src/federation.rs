@@ -523,6 +523,7 @@ file = "task.toml"
 min_sites = {sites}
 update_deadline = "60s"
 start_deadline = "60s"
+suspend_for = "5s"
 linger = "5s"
 "#
     )

@@ -775,7 +775,7 @@ fn finding_attack_b8_a_client_leaves_no_core() {
 
 #[test]
 fn signals_end_a_run_cleanly() {
-    for (name, code) in [("INT", 130), ("TERM", 143)] {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let site = Site::new();
         site.configure("reconnect_seconds = 0", "reconnect_seconds = 600");
         let child = site.command(&["run"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -790,5 +790,42 @@ fn signals_end_a_run_cleanly() {
         assert!(sent.success());
         Outcome::of(child.wait_with_output().unwrap()).expect(code, "resume");
         site.run(&["ledger", "verify"]).expect(0, "");
+    }
+}
+
+/// As `nohup` starts it: a terminal that closes does not end the run.
+#[test]
+fn a_client_under_nohup_lives_on_when_its_terminal_closes() {
+    let site = Site::new();
+    site.configure("reconnect_seconds = 0", "reconnect_seconds = 600");
+    let run = site.command(&["run"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(run.get_program()).args(run.get_args());
+    if let Some(folder) = run.get_current_dir() {
+        shell.current_dir(folder);
+    }
+    let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lock = site.path("data/ledger.db.lock");
+    while fs::read_to_string(&lock).unwrap_or_default().trim() != child.id().to_string() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    for name in ["HUP", "TERM"] {
+        assert!(std::process::Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap().success());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Outcome::of(child.wait_with_output().unwrap()).expect(143, "resume");
+}
+
+/// One line of a configuration is a megabyte long: the error about it is short, on the terminal and as an object.
+#[test]
+fn finding_attack_a15_an_error_about_a_long_line_is_short() {
+    let site = Site::new();
+    let file = site.path("client.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    write(&file, text + &format!("wrong = \"{}\"\n", "x".repeat(1 << 20)));
+    for arguments in [&["check", "--offline"][..], &["check", "--offline", "--format", "json"]] {
+        let refused = site.run(arguments).expect(2, "wrong");
+        assert!(refused.stdout.len() + refused.stderr.len() < 20_000, "{} bytes", refused.stdout.len() + refused.stderr.len());
     }
 }

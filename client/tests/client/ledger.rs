@@ -259,17 +259,22 @@ fn a_reader_beside_the_writer_is_never_refused() {
 
 /// What remains when the second place is lost: the operator's word, and the server's witness.
 #[test]
-fn without_a_second_place_the_operator_is_told() {
+fn finding_attack_a7_a_ledger_without_its_second_place_is_refused_until_it_is_restored() {
     let site = Site::new();
     row(&site);
     let file = site.path("backup.db");
     site.run(&["ledger", "backup", "-o", file.to_str().unwrap()]).expect(0, "");
     fs::remove_file(site.path("state/lung-2024.head")).unwrap();
-    site.run(&["run"]).expect(5, "nothing is kept there");
-    fs::remove_file(site.path("state/lung-2024.head")).unwrap();
+    // Whoever looks and whoever charges is told, until somebody says that this ledger is the latest.
+    for arguments in [&["run"][..], &["ledger", "verify"], &["budget", "show"], &["budget", "history"], &["ledger", "show"]] {
+        let refused = site.run(arguments).expect(11, "second place");
+        assert!(words(&refused).contains("state/lung-2024.head") && words(&refused).contains("ledger restore"), "{arguments:?}");
+    }
+    assert!(!site.path("state/lung-2024.head").exists());
     fs::remove_file(site.path("data/ledger.db")).unwrap();
     let restored = site.run(&["ledger", "restore", file.to_str().unwrap()]).expect(0, "");
     assert!(words(&restored).contains("its latest backup"));
+    site.run(&["run"]).expect(5, "localhost:1");
     site.configure("ledger = \"data/ledger.db\"", "ledger = \"data/ledger.db\"\nledger_head = \"data/lung.head\"");
     let checked = words(&site.run(&["check", "--offline"]).expect(0, ""));
     assert!(checked.contains("in the ledger's folder"), "{checked}");
@@ -290,6 +295,7 @@ fn finding_attack_weakness_6_files_that_others_can_use_are_refused() {
         ("tls/hospital-1.identity", 0o644, "tls.identity", "chmod 600"),
         ("tls/hospital-1.key", 0o620, "tls.key", "chmod 600"),
         ("state", 0o777, "site.state", "chmod 700"),
+        ("data", 0o777, "data.ledger", "chmod o-w"),
     ];
     for (name, bits, field, mend) in open {
         let path = site.path(name);
@@ -316,4 +322,22 @@ fn finding_attack_weakness_6_files_that_others_can_use_are_refused() {
         std::os::unix::fs::chown(&ledger, Some(0), None).unwrap();
     }
     site.run(&["run"]).expect(5, "localhost:1");
+}
+
+/// Whoever can change a link, or the folder that holds it, chooses the ledger.
+#[test]
+fn finding_attack_a14_a_ledger_behind_a_link_is_refused() {
+    for (file, field) in [("data/ledger.db", "data.ledger"), ("state/lung-2024.head", "data.ledger_head")] {
+        let site = Site::new();
+        row(&site);
+        let (there, elsewhere) = (site.path(file), site.path("elsewhere"));
+        fs::rename(&there, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &there).unwrap();
+        let before = fs::read(&elsewhere).unwrap();
+        for arguments in [&["run"][..], &["check", "--offline"], &["budget", "show"], &["ledger", "verify"]] {
+            let refused = site.run(arguments).expect(2, field);
+            assert!(words(&refused).contains("is a link"), "{arguments:?}: {}", words(&refused));
+        }
+        assert_eq!(fs::read(&elsewhere).unwrap(), before);
+    }
 }

@@ -17,7 +17,7 @@
 //! 3. The server stores payload and record, then gives a signed receipt. The same update gets the same receipt; another update
 //!    under the same name gets none.
 //! 4. The round closes when all who were asked have answered, or at its deadline. λ′ = λ + ρΣΔ + r and the transcript entry are one
-//!    record. A sequential turn that brought nothing is skipped; a synchronous round without its quorum ends the run.
+//!    record. A sequential turn that brought nothing is skipped; without its quorum a run is suspended until sites return.
 //!
 //! # What is absent
 //! No clock (time is an argument), no socket, no file, no randomness, no async runtime. Persist, then send: no method

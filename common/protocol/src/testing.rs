@@ -95,6 +95,7 @@ pub(crate) fn settings(task: &ResolvedTask) -> Settings {
         key: key("server").into(),
         clients: [enrol("a", Role::Site), enrol("b", Role::Site), enrol("c", Role::Site), enrol("eve", Role::Evaluator)].into(),
         start_deadline: Duration::from_secs(60),
+        suspend_for: Duration::from_secs(86_400),
         witnessed: BTreeMap::new(),
         summer: None,
     }

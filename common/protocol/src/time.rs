@@ -44,3 +44,97 @@ impl Timestamp {
         }
     }
 }
+
+/// What the clocks of a machine say at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The time of day: an operator or the network may set it, forth or back.
+    pub wall: Timestamp,
+    /// A clock that only runs, counted from any moment. It may stand still while the machine sleeps.
+    pub steady: Duration,
+}
+
+/// Longest time between two looks at the clock of a process that works.
+const GAP: Duration = Duration::from_secs(1);
+
+/// How far the time of day may part from the steady clock before it counts as a jump.
+const PARTED: Duration = Duration::from_secs(2);
+
+/// The time of a process that others wait for: it counts only while the process could answer.
+///
+/// It has to be looked at several times a second. Between two looks it goes on as the steady clock does, so that a jump of the time of day moves
+/// no deadline. Where the looks lie too far apart the process was stopped; where the two clocks part the machine slept, or its clock was set. In both
+/// cases [`Passed::Lost`] says so, and what waits for a deadline has to begin anew.
+#[derive(Debug, Default)]
+pub struct AttendedClock {
+    /// The steady clock and this clock at the last look.
+    last: Option<(Duration, Timestamp)>,
+}
+
+/// What came between two looks at an [`AttendedClock`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// Time in which the process could answer.
+    Attended,
+    /// Time that does not count: whoever waits for a deadline begins anew.
+    Lost,
+}
+
+impl AttendedClock {
+    /// Looks at the clock.
+    pub fn look(&mut self, reading: Reading) -> (Timestamp, Passed) {
+        let (now, passed) = match self.last {
+            None => (reading.wall, Passed::Attended),
+            Some((steady, last)) => {
+                let elapsed = reading.steady.saturating_sub(steady);
+                let now = last.plus(elapsed);
+                let parted = reading.wall.since(now).max(now.since(reading.wall));
+                if elapsed > GAP || parted > PARTED { (reading.wall, Passed::Lost) } else { (now, Passed::Attended) }
+            }
+        };
+        self.last = Some((reading.steady, now));
+        (now, passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(wall: u64, steady: u64) -> Reading {
+        Reading { wall: Timestamp::from_millis(wall), steady: Duration::from_millis(steady) }
+    }
+
+    /// Looks four times a second while the process works; `wall` is what the time of day is ahead by.
+    fn work(clock: &mut AttendedClock, steady: std::ops::Range<u64>, ahead: u64) -> Vec<(Timestamp, Passed)> {
+        steady.step_by(250).map(|steady| clock.look(reading(1_000_000 + steady + ahead, steady))).collect()
+    }
+
+    #[test]
+    fn time_of_a_process_that_works_is_the_time_of_day() {
+        let mut clock = AttendedClock::default();
+        let looks = work(&mut clock, 0..60_000, 0);
+        assert!(looks.iter().all(|(_, passed)| *passed == Passed::Attended));
+        assert_eq!(looks.last().map(|(now, _)| now.as_millis()), Some(1_059_750));
+        // A clock that is a little off is not followed, and no jump.
+        let (now, passed) = clock.look(reading(1_061_000, 60_000));
+        assert_eq!((now.as_millis(), passed), (1_060_000, Passed::Attended));
+    }
+
+    #[test]
+    fn finding_attack_a1_a_pause_a_sleep_and_a_jump_of_the_clock_are_lost_time_once() {
+        let hour = 3_600_000;
+        // Stopped for nine seconds; set an hour forth, or back; asleep for an hour while the steady clock stood still.
+        for (wall, steady) in [(1_009_000, 9000), (1_000_250 + hour, 250), (1_000_250, 250 + hour), (1_000_000 + hour, 250)] {
+            let mut clock = AttendedClock::default();
+            clock.look(reading(1_000_000, 0));
+            assert_eq!(clock.look(reading(wall, steady)), (Timestamp::from_millis(wall), Passed::Lost));
+            let (now, passed) = clock.look(reading(wall + 250, steady + 250));
+            assert_eq!((now.as_millis(), passed), (wall + 250, Passed::Attended), "one loss is told once");
+        }
+        let mut clock = AttendedClock::default();
+        clock.look(reading(2 * hour, 0));
+        let (now, passed) = clock.look(reading(hour, 250));
+        assert_eq!((now.as_millis(), passed), (hour, Passed::Lost), "back");
+    }
+}

@@ -30,6 +30,8 @@ pub enum Rejection {
     Version,
     /// Stale or unknown round, wrong size, wrong form.
     Message,
+    /// A copy of this client is at work.
+    Copy,
     /// The server does not know this client in this run yet: say hello, then try again.
     HelloFirst,
     /// Anything else.

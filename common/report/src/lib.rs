@@ -32,6 +32,10 @@ pub struct Run<'a> {
     pub number: u32,
     /// How it ended; none while it goes on.
     pub outcome: Option<RunOutcome>,
+    /// Whether it is suspended because too few sites, or not the summer, answer.
+    pub suspended: bool,
+    /// Why it ended early, in the server's words, where that is known.
+    pub reason: Option<&'a str>,
     /// When it started, as text.
     pub started: String,
     /// Time of its last record, as text.

@@ -108,6 +108,8 @@ pub struct Federation {
     pub witnessed: BTreeMap<ClientId, Witnessed>,
     /// How long the server waits for sites.
     pub start_deadline: Duration,
+    /// How long a run without its quorum may be suspended.
+    pub suspend_for: Duration,
     /// The summer of an aggregated run does not answer for this long.
     pub summer_silent: Duration,
     /// Virtual time after which the simulation gives up.
@@ -212,6 +214,7 @@ impl Federation {
             disk: ServerDisk::default(),
             witnessed: BTreeMap::new(),
             start_deadline: Duration::from_secs(600),
+            suspend_for: Duration::from_secs(3600),
             summer_silent: Duration::ZERO,
             limit: Duration::from_secs(365 * 24 * 3600),
             threads: 1,
@@ -233,6 +236,7 @@ impl Federation {
             key: server_key(self.seed).into(),
             clients: sites.chain(evaluators).collect(),
             start_deadline: self.start_deadline,
+            suspend_for: self.suspend_for,
             witnessed: self.witnessed.clone(),
             summer: Some(SummerParty { key: summer_key(self.seed).verifying_key(), authority: Hash::default() }),
         }
@@ -409,7 +413,8 @@ impl World {
 }
 
 fn patience() -> Patience {
-    Patience { give_up_after: Duration::from_secs(24 * 3600), idle: Duration::from_millis(100), ..Patience::default() }
+    let day = Duration::from_secs(24 * 3600);
+    Patience { give_up_after: day, first_contact: day, idle: Duration::from_millis(100), ..Patience::default() }
 }
 
 struct Quiet;

@@ -15,7 +15,7 @@ use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Record, Settings};
 use dp_pvi_protocol::driver::{Clock, ServeError, Server};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update, payload_hash};
 use dp_pvi_protocol::sum::PayloadCheck;
-use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_protocol::time::{AttendedClock, Passed, Reading, Timestamp};
 use dp_pvi_protocol::transport::{Rejection, Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
 use dp_pvi_secagg::signed::PublicKey;
@@ -206,6 +206,8 @@ pub struct Host {
     settings: Settings,
     /// Jumps of its clock, and since when they are counted.
     clock: (Rc<Faults>, Timestamp),
+    /// The time that its server is given.
+    attended: AttendedClock,
     up_again: Timestamp,
     /// Crashes so far.
     pub crashes: u32,
@@ -232,7 +234,8 @@ impl Host {
         let up_again = Timestamp::from_millis(0);
         let clock = (Rc::new(Faults::default()), up_again);
         let (traffic, arrived) = (Traffic::default(), BTreeMap::new());
-        Self { server: None, disk, settings, clock, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0, summer }
+        let attended = AttendedClock::default();
+        Self { server: None, disk, settings, clock, attended, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0, summer }
     }
 
     /// The running coordinator, if it runs.
@@ -248,9 +251,14 @@ impl Host {
     }
 
     /// What the server takes for the time.
-    fn here(&self, now: Timestamp) -> Timestamp {
+    fn here(&mut self, now: Timestamp) -> Timestamp {
         let (faults, start) = &self.clock;
-        faults.skew(&Machine::Server, now.since(*start)).of(now)
+        let steady = now.since(*start);
+        let (here, passed) = self.attended.look(Reading { wall: faults.skew(&Machine::Server, steady).of(now), steady });
+        if let (Passed::Lost, Some(server)) = (passed, &mut self.server) {
+            server.coordinator_mut().begin_anew();
+        }
+        here
     }
 
     /// What the summer takes for the time, as long as the server reaches it.

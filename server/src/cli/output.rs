@@ -142,7 +142,15 @@ impl Output {
                 format!("after {round} rounds, {client}: log-likelihood {likelihood}{accuracy}")
             }
             Event::Control { state } => format!("the operator changed the run: {state:?}").to_lowercase(),
-            Event::RunEnded { outcome } => format!("the run is over: {}", name_of(outcome)),
+            Event::Suspended { waiting_for, ends_in_seconds } => {
+                let names: Vec<&str> = waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+                let whom = if names.is_empty() { "the summer".into() } else { names.join(", ") };
+                let ends_in = humantime::format_duration(Duration::from_secs(*ends_in_seconds));
+                format!("suspended: too few answer; waiting for {whom}, for at most {ends_in}")
+            }
+            Event::Resumed => "the run goes on".into(),
+            Event::RunEnded { outcome, reason: None } => format!("the run is over: {}", name_of(outcome)),
+            Event::RunEnded { outcome, reason: Some(reason) } => format!("the run is over: {} ({reason})", name_of(outcome)),
             Event::Exported { posterior, report } => format!("results written: {posterior}, {report}"),
         };
         self.news(&text)
@@ -176,13 +184,13 @@ impl Output {
         if let Some(standing) = &snapshot.standing {
             text += &format!("{:<10} {}\n", "distance", visible(&standing.text()));
         }
-        if let Some(reason) = &snapshot.no_sum {
-            text += &format!("{:<10} {}\n", "no sum", visible(reason));
+        if let Some(reason) = &snapshot.reason {
+            text += &format!("{:<10} {}\n", "reason", visible(reason));
         }
-        if !snapshot.waiting_for.is_empty() {
-            let names: Vec<&str> = snapshot.waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
-            let until = snapshot.deadline_in_seconds.map_or_else(String::new, |seconds| format!(" (closes in at most {seconds} s)"));
-            text += &format!("waiting    for {}{until}\n", names.join(", "));
+        if let Some(whom) = snapshot.waits_for() {
+            let what = if snapshot.stage == "suspended" { "the run ends" } else { "closes" };
+            let until = snapshot.deadline_in_seconds.map_or_else(String::new, |seconds| format!(" ({what} in at most {seconds} s)"));
+            text += &format!("waiting    for {whom}{until}\n");
         }
         for member in &snapshot.members {
             text += &format!("{:<10} {} ({}): {}\n", "member", member.client, name_of(&member.role), member.state());

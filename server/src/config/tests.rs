@@ -36,6 +36,7 @@ fn defaults_are_those_of_the_manual() {
     assert_eq!(config.tls.crl, Path::new("/etc/fed/tls/crl.pem"));
     assert_eq!(config.tls.identity, Path::new("/etc/fed/tls/server-identity.key"));
     assert_eq!(config.phases.update_deadline, Duration::from_secs(1800));
+    assert_eq!(config.phases.suspend_for, Duration::from_secs(24 * 3600));
 }
 
 #[test]
@@ -76,6 +77,7 @@ fn mistakes_are_named() {
         ("min_sites = 3", "min_sites = 9\nmax_sites = 8", "max_sites"),
         ("\"30m\"", "\"half an hour\"", "update_deadline"),
         ("\"30m\"", "\"10ms\"", "update_deadline"),
+        ("\"30m\"", "\"30m\"\nsuspend_for = \"a day\"", "suspend_for"),
         ("name = \"lung-fed\"", "name = \"Lung Fed\"", "name"),
         ("name = \"lung-fed\"", "", "name"),
         ("[task]", "[taks]", "taks"),
@@ -135,5 +137,14 @@ fn the_sample_names_every_key() {
         for key in keys {
             assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "[{section}] {key}");
         }
+    }
+}
+
+/// A client that lost the server tries again within [`LONGEST_PAUSE`]: a server that goes away sooner is not heard.
+#[test]
+fn finding_attack_a1_a_server_lingers_for_longer_than_its_clients_pause() {
+    let sample = Config::parse(SAMPLE, Path::new("server.toml"), []).unwrap();
+    for config in [parse_with(GOOD, &[]).unwrap(), sample] {
+        assert!(config.phases.linger >= 2 * LONGEST_PAUSE, "{:?}", config.phases.linger);
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
-use dp_pvi_protocol::coordinator::{Control, Record};
-use dp_pvi_protocol::message::{Refusal, RefusalReason, Role, RoundOutcome, RunOutcome, Signed};
+use dp_pvi_protocol::coordinator::{Control, Lack, Record};
+use dp_pvi_protocol::message::{Refusal, RefusalReason, Role, RoundOutcome, RunOutcome, Signed, end_reason};
 use dp_pvi_protocol::time::Timestamp;
 use serde::Serialize;
 use tracing::{debug, info, warn};
@@ -94,10 +94,21 @@ pub enum Event {
         /// Which.
         state: Control,
     },
+    /// The run lost its quorum, or its summer: it goes on when what it lacks returns.
+    Suspended {
+        /// The sites that it waits for; nobody where it waits for the summer.
+        waiting_for: Vec<ClientId>,
+        /// It ends after this long.
+        ends_in_seconds: u64,
+    },
+    /// A suspended run goes on.
+    Resumed,
     /// The run is over.
     RunEnded {
         /// How.
         outcome: RunOutcome,
+        /// Why it ended early, where that is known.
+        reason: Option<String>,
     },
     /// The results were written.
     Exported {
@@ -124,15 +135,19 @@ pub(crate) struct Observer {
     told_late: BTreeMap<ClientId, u32>,
     /// Whether the run is over.
     ended: bool,
+    /// How long a run may be suspended.
+    suspend_for: Duration,
 }
 
 impl Observer {
-    pub(crate) fn new(events: EventSink, telemetry: Arc<Telemetry>) -> Self {
-        Self { events, telemetry, opened: None, asked: 0, refusals: BTreeMap::new(), told_late: BTreeMap::new(), ended: false }
+    pub(crate) fn new(events: EventSink, telemetry: Arc<Telemetry>, suspend_for: Duration) -> Self {
+        let (refusals, told_late) = (BTreeMap::new(), BTreeMap::new());
+        Self { events, telemetry, opened: None, asked: 0, refusals, told_late, ended: false, suspend_for }
     }
 
     /// A record of an earlier process: counted, but not news.
     pub(crate) fn restored(&mut self, record: &Record) {
+        self.suspended(record);
         match record {
             Record::RoundOpened { at, asked, .. } => (self.opened, self.asked) = (Some(*at), asked.len()),
             Record::RoundClosed { .. } => drop(self.telemetry.round.inc()),
@@ -142,6 +157,15 @@ impl Observer {
                 }
             }
             Record::RunEnded { .. } => self.ended = true,
+            _ => {}
+        }
+    }
+
+    /// Keeps the metric that says whether the run is suspended.
+    fn suspended(&self, record: &Record) {
+        match record {
+            Record::Suspended { .. } => drop(self.telemetry.suspended.set(1)),
+            Record::Resumed { .. } | Record::RunEnded { .. } => drop(self.telemetry.suspended.set(0)),
             _ => {}
         }
     }
@@ -176,6 +200,7 @@ impl Observer {
 
     /// A record that was just made durable.
     pub(crate) fn happened(&mut self, record: &Record) {
+        self.suspended(record);
         let event = match record {
             Record::RunOpened { run, .. } => {
                 info!(run = run.number, task = %run.task, "the run is open; waiting for sites");
@@ -201,9 +226,7 @@ impl Observer {
                     AggregationRecord::LeftOut(client) => {
                         warn!(%client, "the summer cannot open this site's seed; the round closes without it");
                     }
-                    AggregationRecord::NoSum(reason) => {
-                        warn!(reason, "the round has no sum, and the run ends; nobody can say whose part was wrong");
-                    }
+                    AggregationRecord::Broken(reason) => warn!(reason, "the aggregation is broken, and the run ends"),
                     AggregationRecord::Signed { .. } | AggregationRecord::Proposed(_) | AggregationRecord::Closing(_) => {}
                 }
                 return;
@@ -259,15 +282,37 @@ impl Observer {
                 debug!(state = ?control, "an operator changed the run");
                 Event::Control { state: *control }
             }
-            Record::RunEnded { outcome, .. } => {
+            Record::Suspended { lack, .. } => {
+                let ends_in = humantime::format_duration(self.suspend_for);
+                let waiting_for = match lack {
+                    Lack::Sites(sites) => sites.clone(),
+                    Lack::Summer => Vec::new(),
+                };
+                let whom: Vec<&str> = match lack {
+                    Lack::Sites(sites) => sites.iter().map(ClientId::as_str).collect(),
+                    Lack::Summer => vec!["the summer"],
+                };
+                warn!(
+                    waits_for = whom.join(", "),
+                    %ends_in,
+                    "the run is suspended: too few answer; it goes on when they return, and ends after [phases] suspend_for"
+                );
+                Event::Suspended { waiting_for, ends_in_seconds: self.suspend_for.as_secs() }
+            }
+            Record::Resumed { .. } => {
+                info!("the run goes on");
+                Event::Resumed
+            }
+            Record::RunEnded { outcome, header, .. } => {
                 self.ended = true;
                 debug!(?outcome, "the run is over");
+                let reason = header.peek().ok().and_then(|header| end_reason(&header.reserved));
                 if !outcome.is_regular() {
                     for (client, (round, reason)) in &self.refusals {
                         warn!(%client, round, reason = name_of(reason), "the run ended early; this site had refused");
                     }
                 }
-                Event::RunEnded { outcome: *outcome }
+                Event::RunEnded { outcome: *outcome, reason }
             }
         };
         (self.events)(&event);

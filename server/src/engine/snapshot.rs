@@ -1,11 +1,11 @@
 //! Where a run stands, for people and programs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dp_pvi_posterior::task::ScheduleSpec;
 use dp_pvi_privacy::ClientId;
-use dp_pvi_protocol::coordinator::{Coordinator, Rejected, Stage};
+use dp_pvi_protocol::coordinator::{Coordinator, Lack, Rejected, Stage};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub task_hash: String,
     /// Number of the run.
     pub run: u32,
-    /// `gathering`, `open`, `between`, `paused` or `ended`.
+    /// `gathering`, `open`, `between`, `paused`, `suspended` or `ended`.
     pub stage: String,
     /// Whether an operator paused the run: a round that is open is still collected, and no other opens.
     #[serde(default)]
@@ -44,7 +44,7 @@ pub struct Snapshot {
     pub turn: Option<ClientId>,
     /// Sites that were asked and have not answered; before the first round, enrolled sites that have not joined.
     pub waiting_for: Vec<ClientId>,
-    /// Seconds until the open round closes at the latest.
+    /// Seconds until the open round closes, or the suspended run ends, at the latest.
     pub deadline_in_seconds: Option<u64>,
     /// How the run ended.
     pub outcome: Option<RunOutcome>,
@@ -61,9 +61,12 @@ pub struct Snapshot {
     pub warnings: Vec<String>,
     /// The second party of an aggregated run.
     pub summer: Option<SummerView>,
-    /// Why an aggregated round had no sum, which ended the run.
+    /// Why the run ended early, where that is known: who refused, did not answer or broke it.
     #[serde(default)]
-    pub no_sum: Option<String>,
+    pub reason: Option<String>,
+    /// Whether a suspended run waits for its summer, and not for sites.
+    #[serde(default)]
+    pub lacks_summer: bool,
 }
 
 /// The second party of an aggregated run, as the server sees it.
@@ -93,11 +96,11 @@ impl RefusedHello {
 
 /// The last refused hello of every enrolled client.
 #[derive(Debug, Default)]
-pub(super) struct RefusedHellos(BTreeMap<ClientId, (String, u64, Timestamp)>);
+pub(super) struct RefusedHellos(BTreeMap<ClientId, (String, u64, Instant)>);
 
 impl RefusedHellos {
     /// Notes how a hello was answered. Only an enrolled client gets as far as this, so there are no more entries than clients.
-    pub(super) fn note(&mut self, client: &ClientId, refused: Option<&Rejected>, now: Timestamp) {
+    pub(super) fn note(&mut self, client: &ClientId, refused: Option<&Rejected>, now: Instant) {
         match refused {
             None => drop(self.0.remove(client)),
             Some(rejected) => {
@@ -109,11 +112,11 @@ impl RefusedHellos {
     }
 
     /// Those of the clients that are enrolled now.
-    fn shown(&self, enrolled: &BTreeMap<ClientId, Role>, now: Timestamp) -> BTreeMap<ClientId, RefusedHello> {
+    fn shown(&self, enrolled: &BTreeMap<ClientId, Role>, now: Instant) -> BTreeMap<ClientId, RefusedHello> {
         let entries = self.0.iter().filter(|(client, _)| enrolled.contains_key(*client));
         entries
             .map(|(client, (reason, times, at))| {
-                (client.clone(), RefusedHello { reason: reason.clone(), times: *times, seconds_ago: now.since(*at).as_secs() })
+                (client.clone(), RefusedHello { reason: reason.clone(), times: *times, seconds_ago: now.saturating_duration_since(*at).as_secs() })
             })
             .collect()
     }
@@ -148,6 +151,17 @@ pub struct MemberView {
 const SILENT_SECONDS: u64 = 60;
 
 impl Snapshot {
+    /// Whom the run waits for, in words.
+    #[must_use]
+    pub fn waits_for(&self) -> Option<String> {
+        let names: Vec<&str> = self.waiting_for.iter().map(ClientId::as_str).collect();
+        match (self.lacks_summer, names.is_empty()) {
+            (true, _) => Some("the summer".into()),
+            (false, true) => None,
+            (false, false) => Some(names.join(", ")),
+        }
+    }
+
     /// Closed rounds, of how many, in words.
     #[must_use]
     pub fn progress(&self) -> String {
@@ -185,23 +199,32 @@ pub(super) struct Presences<'a> {
     /// Who is enrolled.
     pub(super) enrolled: &'a BTreeMap<ClientId, Role>,
     /// When each was heard last.
-    pub(super) heard: &'a BTreeMap<ClientId, Timestamp>,
+    pub(super) heard: &'a BTreeMap<ClientId, Instant>,
     /// Who waits for work on an open stream.
     pub(super) waiting: BTreeSet<&'a ClientId>,
     /// Whose hello was refused.
     pub(super) refused: &'a RefusedHellos,
 }
 
-pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences: &Presences<'_>, now: Timestamp) -> Snapshot {
+/// When a snapshot is taken: by the clock of deadlines, and by the one that measures.
+pub(super) struct Looked {
+    pub(super) now: Timestamp,
+    pub(super) instant: Instant,
+}
+
+pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences: &Presences<'_>, at: &Looked) -> Snapshot {
     let task = coordinator.task();
     let over = matches!(coordinator.stage(), Stage::Ended(_));
     let not_joined = |(client, _): &(&ClientId, &Role)| !over && !coordinator.members().contains_key(*client);
     let absent: BTreeMap<ClientId, Role> =
         presences.enrolled.iter().filter(not_joined).map(|(client, role)| (client.clone(), *role)).collect();
     let absent_sites = || absent.iter().filter(|(_, role)| **role == Role::Site).map(|(client, _)| client.clone()).collect();
+    let left = |until: Option<Timestamp>| until.map(|until| until.since(at.now).as_secs());
     let (stage, turn, waiting_for, deadline, outcome) = match coordinator.stage() {
         Stage::Gathering => ("gathering", None, absent_sites(), None, None),
-        Stage::Open { turn, waiting, deadline, .. } => ("open", turn, waiting, Some(deadline.since(now).as_secs()), None),
+        Stage::Open { turn, waiting, deadline, .. } => ("open", turn, waiting, left(deadline), None),
+        Stage::Suspended { lack: Lack::Sites(missing), until } => ("suspended", None, missing, left(until), None),
+        Stage::Suspended { lack: Lack::Summer, until } => ("suspended", None, Vec::new(), left(until), None),
         Stage::Between => ("between", None, Vec::new(), None, None),
         Stage::Paused => ("paused", None, Vec::new(), None, None),
         Stage::Ended(outcome) => ("ended", None, Vec::new(), None, Some(outcome)),
@@ -214,7 +237,7 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences:
         ledger_row: member.head.map(|head| head.seq),
         refused: member.refused,
         withdrawn: member.withdrawn,
-        silent_seconds: presences.heard.get(client).filter(|_| !presences.waiting.contains(client)).map(|at| now.since(*at).as_secs()),
+        silent_seconds: presences.heard.get(client).filter(|_| !presences.waiting.contains(client)).map(|heard| at.instant.saturating_duration_since(*heard).as_secs()),
         heard: presences.heard.contains_key(client),
     });
     // An entry lists who is in its sum; without one nothing was summed.
@@ -240,9 +263,10 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences:
         outcome,
         members: members.collect(),
         absent,
-        refused_hellos: presences.refused.shown(presences.enrolled, now),
+        refused_hellos: presences.refused.shown(presences.enrolled, at.instant),
         warnings: Vec::new(),
         summer: summer.map(|state| SummerView { state, last_round }),
-        no_sum: coordinator.no_sum().map(str::to_owned),
+        reason: coordinator.end_reason(),
+        lacks_summer: matches!(coordinator.stage(), Stage::Suspended { lack: Lack::Summer, .. }),
     }
 }

@@ -10,7 +10,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_proto::identity::public_identity_from_pem;
 use dp_pvi_protocol::coordinator::Record;
-use dp_pvi_protocol::message::{Body, RoundHeader, Signed, end_mark, vector_hash};
+use dp_pvi_protocol::message::{Body, RoundHeader, Signed, is_end, vector_hash};
 use ed25519_dalek::VerifyingKey;
 
 use crate::ca::Enrolled;
@@ -135,7 +135,7 @@ impl<'a> Chain<'a> {
             }
             Record::RunEnded { outcome, header, .. } => {
                 let said = self.header(header)?.reserved;
-                if said != end_mark(*outcome) {
+                if !is_end(&said, *outcome) {
                     return Err("the run ended in another way than its last header says");
                 }
             }

@@ -6,7 +6,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::coordinator::Record;
-use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry};
+use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry, end_reason};
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_reading::early_end;
 use dp_pvi_reading::noise_aware::{self, Absent, ClosedRound};
@@ -23,6 +23,10 @@ pub(super) struct History {
     pub(super) started: Timestamp,
     pub(super) last: Timestamp,
     pub(super) outcome: Option<RunOutcome>,
+    /// Why it ended early, where that is known.
+    pub(super) reason: Option<String>,
+    /// Whether it lacks its quorum.
+    pub(super) suspended: bool,
     pub(super) entries: Vec<TranscriptEntry>,
     /// Reports in the order of rounds, then evaluators.
     pub(super) metrics: Vec<(ClientId, MetricsReport)>,
@@ -66,6 +70,8 @@ impl History {
                         started: at,
                         last: at,
                         outcome: None,
+                        reason: None,
+                        suspended: false,
                         entries: Vec::new(),
                         metrics: Vec::new(),
                         refusals: Vec::new(),
@@ -192,8 +198,11 @@ impl History {
                 self.last = at;
                 self.metrics.extend(report.peek().ok().map(|report| (client, report)));
             }
-            Record::RunEnded { outcome, at, .. } => {
-                self.last = at;
+            Record::Suspended { at, .. } => (self.last, self.suspended) = (at, true),
+            Record::Resumed { at } => (self.last, self.suspended) = (at, false),
+            Record::RunEnded { outcome, at, header } => {
+                (self.last, self.suspended) = (at, false);
+                self.reason = header.peek().ok().and_then(|header| end_reason(&header.reserved));
                 self.outcome = Some(outcome);
             }
         }

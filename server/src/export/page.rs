@@ -29,6 +29,8 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         task: &history.task,
         number: history.run.number,
         outcome: history.outcome,
+        suspended: history.suspended,
+        reason: history.reason.as_deref(),
         started: time(history.started),
         last: time(history.last),
         rounds: rounds.collect(),

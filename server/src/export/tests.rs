@@ -42,6 +42,8 @@ fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
         started: Timestamp::from_millis(0),
         last: Timestamp::from_millis(1000),
         outcome: Some(RunOutcome::Complete),
+        reason: None,
+        suspended: false,
         entries: Vec::new(),
         metrics: Vec::new(),
         refusals: Vec::new(),

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Sleep;
 use tonic::{Status, Streaming};
 
-use super::{Service, frame_status, status};
+use super::{AtWork, Service, frame_status, status};
 use crate::engine::{Answer, Begun};
 use crate::listener::ConnectedPeer;
 use crate::store::SMALL_PAYLOAD;
@@ -38,6 +38,7 @@ pub(super) struct Session {
     state: State,
     engine_gone: watch::Receiver<()>,
     lifetime: Pin<Box<Sleep>>,
+    _at_work: AtWork,
 }
 
 enum State {
@@ -52,9 +53,9 @@ enum State {
 }
 
 impl Session {
-    pub(super) fn new(service: Service, peer: ConnectedPeer, requests: Streaming<v1::SiteFrame>) -> Self {
+    pub(super) fn new(service: Service, peer: ConnectedPeer, requests: Streaming<v1::SiteFrame>, at_work: AtWork) -> Self {
         let (engine_gone, lifetime) = (service.engine.gone(), Box::pin(tokio::time::sleep(LIFETIME)));
-        Self { service, peer, requests, ahead: None, state: State::Listening, engine_gone, lifetime }
+        Self { service, peer, requests, ahead: None, state: State::Listening, engine_gone, lifetime, _at_work: at_work }
     }
 
     /// The answers. A refusal is the last.
@@ -124,7 +125,7 @@ impl Session {
             if let Some(next) = next {
                 self.state = State::Asked(next);
             }
-            receipt.get().await.map_err(|e| status(&e))?
+            receipt.get().await.map_err(|e| self.service.status_for(&self.peer, &e))?
         } else {
             // Boxed: few sites need it, and all would carry its state.
             Box::pin(self.large(&peer, update, announced)).await?
@@ -148,10 +149,10 @@ impl Session {
 
     async fn large(&mut self, peer: &Peer, update: Signed<Update>, announced: u64) -> Result<Signed<Receipt>, Status> {
         let engine = self.service.engine.clone();
-        match engine.begin(peer.clone(), update.clone()).await.map_err(|e| status(&e))? {
+        match engine.begin(peer.clone(), update.clone()).await.map_err(|e| self.service.status_for(&self.peer, &e))? {
             Begun::Accepted(expected) => {
                 self.keep_payload(peer, &update, expected).await?;
-                engine.stored(peer.client.clone(), update).await.map_err(|e| status(&e))
+                engine.stored(peer.client.clone(), update).await.map_err(|e| self.service.status_for(&self.peer, &e))
             }
             Begun::Answered(receipt) => {
                 // The payload is on its way all the same.

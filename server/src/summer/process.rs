@@ -26,6 +26,10 @@ use crate::tls::authority_hash;
 /// First pause before another attempt to connect, and the longest.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A server that was not reached yet is tried for this long.
+const FIRST_CONTACT: Duration = Duration::from_secs(60);
+/// Most that one try, and the pause before it, add to the time for which a server is away.
+const ONE_TRY: Duration = Duration::from_secs(60);
 
 /// One thing that happened, as `--format json` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,7 +86,7 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
         signal = shutdown => Err(ServerError::Signal(signal)),
         outcome = serve(&config, &credentials, &answers) => match outcome? {
             RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged => Ok(()),
-            RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost),
+            RunOutcome::QuorumLost | RunOutcome::Refused => Err(ServerError::QuorumLost(None)),
             RunOutcome::AggregationLost => Err(ServerError::AggregationLost(None)),
         }
     }
@@ -90,7 +94,9 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
 
 /// Keeps a line to the server, and works on it until a run has ended.
 async fn serve(config: &SummerConfig, credentials: &Credentials, answers: &Answers) -> Result<RunOutcome> {
-    let mut away = clock::instant();
+    // Whoever starts both waits no longer for a server that ended with an error.
+    let mut patience = config.reconnect.min(FIRST_CONTACT);
+    let (mut last, mut away) = (clock::instant(), Duration::ZERO);
     let mut pause = PAUSE;
     loop {
         let ended = match Line::open(credentials).await {
@@ -98,16 +104,19 @@ async fn serve(config: &SummerConfig, credentials: &Credentials, answers: &Answe
                 info!(server = credentials.address(), "connected");
                 (answers.events)(&Event::Connected { server: credentials.address() });
                 let worked = answers.work(&mut line).await;
-                (away, pause) = (clock::instant(), PAUSE);
+                (last, away, pause, patience) = (clock::instant(), Duration::ZERO, PAUSE, config.reconnect);
                 worked
             }
             Err(error) => Err(error),
         };
+        // A process that was stopped meanwhile has not been away from a server for so long.
+        away += last.elapsed().min(ONE_TRY);
+        last = clock::instant();
         match ended {
             Ok(Some(outcome)) => return Ok(outcome),
             // In order: the server wants another connection.
             Ok(None) => continue,
-            Err(problem @ ServerError::Unreachable(_)) if away.elapsed() < config.reconnect => {
+            Err(problem @ ServerError::Unreachable(_)) if away < patience => {
                 warn!(%problem, "the line to the server is down; trying again");
             }
             Err(problem) => return Err(problem),

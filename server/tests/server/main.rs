@@ -9,3 +9,4 @@ mod process;
 mod run;
 mod summer;
 mod support;
+mod suspension;

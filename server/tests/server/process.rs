@@ -50,7 +50,7 @@ async fn a_killed_server_continues_where_it_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signals_and_mistakes_have_their_codes() {
     let fed = Fed::new(2, &Plan::default());
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let server = Process::spawn(&fed, &[]);
         let mut a = fed.member("a").join(server.address).await;
         let waiting = tokio::spawn(async move { a.next().await.is_err() });

@@ -71,7 +71,7 @@ async fn a_run_ends_with_the_sum_and_leaves_results() {
     let events = events.all();
     assert!(matches!(events[0], Event::Listening { .. }));
     assert_eq!(events.iter().filter(|e| matches!(e, Event::RoundClosed { included, .. } if included.len() == 3)).count(), 3);
-    assert!(events.contains(&Event::RunEnded { outcome: RunOutcome::Complete }));
+    assert!(events.contains(&Event::RunEnded { outcome: RunOutcome::Complete, reason: None }));
 
     // Another start serves the end of the same run, to a site that has missed it.
     let again = fed.start().await;
@@ -113,7 +113,8 @@ async fn a_restarted_server_resumes_the_open_round() {
     // Other bytes under the same release are refused.
     let (other, other_bytes) = again.update(&start, &delta(1, 6));
     let error = again.submit(&Signed::seal(&other, &a.member.identity), &other_bytes).await.unwrap_err();
-    assert!(rejected(&error, Rejection::Message), "{error}");
+    assert!(rejected(&error, Rejection::Copy), "{error}");
+    assert!(error.to_string().contains("another process") && error.to_string().contains("127.0.0.1:"), "{error}");
 
     let mut b = fed.member("b").join(server.address).await;
     let resumed = b.round().await;
@@ -244,8 +245,8 @@ async fn a_look_leaves_the_running_client_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_update_is_excluded_and_a_lost_quorum_ends_the_run() {
-    let fed = Fed::new(3, &Plan { rounds: 3, min_sites: 2, update_deadline: "1s", ..Plan::default() });
+async fn a_late_update_is_excluded_and_a_lost_quorum_ends_the_run_in_the_end() {
+    let fed = Fed::new(3, &Plan { rounds: 3, min_sites: 2, update_deadline: "1s", suspend_for: "1s", ..Plan::default() });
     let server = fed.start().await;
     let mut a = fed.member("a").join(server.address).await;
     let mut b = fed.member("b").join(server.address).await;
@@ -266,6 +267,8 @@ async fn a_late_update_is_excluded_and_a_lost_quorum_ends_the_run() {
     c.finished().await;
     let error = server.finish().await.unwrap_err();
     assert_eq!(error.code(), 9);
+    assert!(error.to_string().contains("waited in vain for a, b, c"), "{error}");
+    assert_eq!(end.reason().unwrap(), "too few sites answered; waited in vain for a, b, c");
     let document = PosteriorDocument::from_json(&std::fs::read_to_string(fed.path("state/posterior.json")).unwrap()).unwrap();
     assert_eq!(document.natural_parameters, second.lambda.to_vec(), "the posterior of the last good round");
 }

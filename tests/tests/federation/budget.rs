@@ -143,7 +143,7 @@ fn copy_ledger(from: &Path, to: &Path) {
     }
 }
 
-/// T1.3: a ledger from three rounds back is refused with code 11, and nothing is sent; by the second place, and where that is lost, by
+/// T1.3: a ledger from three rounds back is refused with code 11, and nothing is sent; by the second place, and where that is put back, too, by
 /// what the server saw.
 /// `DP_PVI_ROLLBACKS` sets the number of repetitions.
 #[test]
@@ -164,11 +164,14 @@ fn t1_3_an_old_copy_of_the_ledger_is_refused() {
         let (data, kept) = (federation.home("site-1").join("data"), federation.home("old-copy"));
         run_until_receipt(1 + repetition % 3);
         copy_ledger(&data, &kept);
+        let head = federation.home("site-1").join("state/site-1.head");
+        fs::copy(&head, kept.join("site-1.head")).unwrap();
         run_until_receipt(3);
         copy_ledger(&kept, &data);
+        // Whoever puts both places back is noticed by the server alone.
         let server_alone = repetition % 3 != 0;
         if server_alone {
-            fs::remove_file(federation.home("site-1").join("state/site-1.head")).unwrap();
+            fs::copy(kept.join("site-1.head"), &head).unwrap();
         }
         let mut rolled_back = federation.start_client("site-1", &server.address);
         rolled_back.expect(11);
@@ -203,8 +206,9 @@ fn finding_attack_b2_a_copy_of_one_file_pays_for_nothing_twice() {
         fs::remove_file(entry.path()).unwrap();
     }
     fs::remove_dir_all(federation.home("site-1").join("state")).unwrap();
-    fs::write(data.join("ledger.db"), copied).unwrap();
-    run(Command::new("chmod").arg("600").arg(data.join("ledger.db")));
+    let file = federation.home("site-1").join("copied.db");
+    fs::write(&file, copied).unwrap();
+    run(&mut federation.client_command("site-1", &["ledger", "restore", file.to_str().unwrap()]));
     assert_eq!(budget(&federation, "site-1")["epsilon_spent"], before["epsilon_spent"]);
     // Another task of the same price: in the same one the site would know its own visits.
     let other = Task { prior_scale: 2.0, ..task };

@@ -71,6 +71,7 @@ async fn drive(config: &Config, clock: &Jumping) -> u32 {
         first: Duration::from_millis(50),
         longest: Duration::from_secs(1),
         give_up_after: Duration::from_secs(30),
+        first_contact: Duration::from_secs(30),
         idle: Duration::from_millis(20),
         jitter: Box::new(|_| 1.0),
     };

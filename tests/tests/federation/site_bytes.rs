@@ -285,6 +285,7 @@ impl Home {
             key: server.clone().into(),
             clients: homes.iter().map(enrolled).collect(),
             start_deadline: Duration::from_secs(60),
+            suspend_for: Duration::from_secs(3600),
             witnessed: [].into(),
             summer: task.aggregation.map(|_| SummerParty { key: summer.verifying_key(), authority: dp_pvi_privacy::Hash::default() }),
         };

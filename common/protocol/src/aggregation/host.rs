@@ -38,8 +38,8 @@ pub enum AggregationRecord {
     Closing(RoundOutcome),
     /// The summer cannot open this site's seed: the round closes without it.
     LeftOut(ClientId),
-    /// The closing round has no sum, and why, in words for an operator. Nobody can say whose part is wrong, so nobody is named.
-    NoSum(String),
+    /// The aggregation ends here, and why, in words for an operator. Whoever is known to have broken it is named.
+    Broken(String),
 }
 
 /// The server's part of an aggregated run.
@@ -51,7 +51,7 @@ pub struct Host {
     agreement: Agreement,
     head: Option<Head>,
     last: Option<SignedEntry>,
-    no_sum: Option<String>,
+    broken: Option<String>,
     round: Round,
 }
 
@@ -71,6 +71,8 @@ struct Round {
     signed: Option<SignedHeader>,
     open: Option<(SignedHeader, VerifiedHeader)>,
     uploads: BTreeMap<ClientId, SignedUpload>,
+    /// Sites whose seed the summer cannot open.
+    left_out: Vec<ClientId>,
     closing: Option<RoundOutcome>,
     /// In memory: a restarted server asks again and gets the same bytes.
     masks: Option<MaskSum>,
@@ -92,7 +94,7 @@ impl Host {
     #[must_use]
     pub fn new(spec: AggregationSpec, summer: &VerifyingKey, authority: Hash) -> Self {
         let (agreement, round) = (Agreement::None, Round::default());
-        Self { spec, summer: PublicKey(summer.to_bytes()), authority, agreement, head: None, last: None, no_sum: None, round }
+        Self { spec, summer: PublicKey(summer.to_bytes()), authority, agreement, head: None, last: None, broken: None, round }
     }
 
     /// The numbers that the task fixed.
@@ -276,10 +278,23 @@ impl Host {
         self.round.masks.is_some()
     }
 
-    /// Why a round had no sum, if that happened.
+    /// Why the aggregation ended early, where it did so by more than silence.
     #[must_use]
-    pub fn no_sum(&self) -> Option<&str> {
-        self.no_sum.as_deref()
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// The parties whose signatures the charter lacks.
+    pub(crate) fn unsigned(&self) -> Vec<String> {
+        match &self.agreement {
+            Agreement::Draft(draft) => draft.missing(),
+            Agreement::None | Agreement::Signed(..) => Vec::new(),
+        }
+    }
+
+    /// The sites without which the open round closes because the summer cannot open their seeds.
+    pub(crate) fn left_out(&self) -> &[ClientId] {
+        &self.round.left_out
     }
 
     /// The sites whose uploads are in the sum.
@@ -326,8 +341,9 @@ impl Host {
             AggregationRecord::Closing(outcome) => self.round.closing = Some(*outcome),
             AggregationRecord::LeftOut(client) => {
                 self.round.uploads.remove(client);
+                self.round.left_out.push(client.clone());
             }
-            AggregationRecord::NoSum(reason) => self.no_sum = Some(reason.clone()),
+            AggregationRecord::Broken(reason) => self.broken = Some(reason.clone()),
         }
     }
 

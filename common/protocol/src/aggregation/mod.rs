@@ -14,7 +14,7 @@
 //! 3. A site's update carries masked words, the sealed seed of the mask and the commitment. The server sees sums only.
 //! 4. At close the set of contributors is durable before the summer is asked, so that a restarted server asks for the same set.
 //!
-//! A summer that does not answer until a deadline has passed ends the run, one that refuses for good ends it at once; so does a charter that is
+//! A summer that does not answer until a deadline has passed suspends the run, one that refuses for good ends it; so does a charter that is
 //! not signed by all. Charges stay.
 
 pub mod host;

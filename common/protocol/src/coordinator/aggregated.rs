@@ -1,11 +1,14 @@
 //! What an aggregated run does beside every run: charter, summer, masks.
 
+use std::time::Duration;
+
 use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_secagg::error::SecAggError;
 use dp_pvi_secagg::transcript::SignedEntry;
 
-use super::run::{Gathering, Open, Phase, Progress};
-use super::{Closing, Committed, Control, Coordinator, Durable, Ending, Record, Rejected, Upcoming};
+use super::run::{Open, Phase, Progress};
+use super::suspension::names;
+use super::{Closing, Committed, Control, Coordinator, Durable, Ending, Lack, Record, Rejected, Upcoming};
 use crate::aggregation::host::{AggregationRecord, DraftError, Host, NextRound, ReplyError};
 use crate::aggregation::{SummerReply, SummerRequest};
 use crate::message::{Role, RoundOutcome, RunOutcome, Update};
@@ -40,12 +43,14 @@ impl Coordinator {
                 Ok(self.durable(records, None))
             }
             Err(never @ ReplyError::Never(_)) => {
+                let reason = never.to_string();
                 let end = match &self.run.phase {
                     // The run ends after it.
                     Phase::Open(open) => self.aborted(open, now),
-                    _ => self.end(RunOutcome::AggregationLost, now),
+                    _ => self.end_because(RunOutcome::AggregationLost, Some(&reason), now),
                 };
-                Ok(self.durable(vec![end], Some(never.to_string())))
+                let records = vec![Record::Aggregation { record: AggregationRecord::Broken(reason.clone()), at: now }, end];
+                Ok(self.durable(records, Some(reason)))
             }
             Err(error) => Err(error),
         }
@@ -76,28 +81,25 @@ impl Coordinator {
     }
 
     /// All sites of the task are here: the charter, then the first round.
-    pub(super) fn agree(&self, host: &Host, gathering: &Gathering, now: Timestamp) -> Vec<Record> {
-        if host.is_agreed() {
-            return self.opened(now);
-        }
+    pub(super) fn agree(&self, host: &Host, now: Timestamp) -> Vec<Record> {
         if host.charter().is_some() {
             let end = || vec![self.end(self.lost(RunOutcome::AggregationLost), now)];
-            return if now >= self.gathering_deadline(gathering) { end() } else { Vec::new() };
+            return if self.gathering_deadline().is_some_and(|deadline| now >= deadline) { end() } else { Vec::new() };
         }
         let available = self.available();
         let sites = available.iter().map(|client| (client, &self.settings.clients[client].key));
         vec![match host.draft(&self.run.task, self.run.id, &self.settings.key, sites) {
             Ok(record) => Record::Aggregation { record, at: now },
-            Err(DraftError::Sites { .. }) => self.end(self.lost(RunOutcome::QuorumLost), now),
-            Err(DraftError::SecAgg(_) | DraftError::Task(_)) => self.end(RunOutcome::AggregationLost, now),
+            Err(error @ DraftError::Sites { .. }) => self.end_because(self.lost(RunOutcome::QuorumLost), Some(&error.to_string()), now),
+            Err(error) => self.end_because(RunOutcome::AggregationLost, Some(&error.to_string()), now),
         }]
     }
 
     /// When sites (and, where there is a charter to sign, signatures) are waited for no longer.
-    pub(super) fn gathering_deadline(&self, gathering: &Gathering) -> Timestamp {
-        let sites = gathering.since.plus(self.settings.start_deadline);
+    pub(super) fn gathering_deadline(&self) -> Option<Timestamp> {
+        let sites = self.waits.phase?.plus(self.settings.start_deadline);
         let drafted = self.run.aggregation.as_ref().is_some_and(|host| host.charter().is_some());
-        if drafted { sites.plus(self.patience()) } else { sites }
+        Some(if drafted { sites.plus(self.update_deadline()) } else { sites })
     }
 
     /// Whether the open round takes more updates.
@@ -106,14 +108,10 @@ impl Coordinator {
         open.progress == Progress::Collecting && !closing
     }
 
-    /// The part of a round's header that both have signed; `Err` while it is missing: nothing to do yet, or the end of the run.
-    pub(super) fn header_parts(&self, now: Timestamp) -> Result<Vec<Vec<u8>>, Vec<Record>> {
-        let Some(host) = &self.run.aggregation else { return Ok(Vec::new()) };
-        match host.header() {
-            Some(header) => Ok(vec![encode(header)]),
-            None if self.waited_too_long(now) => Err(vec![self.end(RunOutcome::AggregationLost, now)]),
-            None => Err(Vec::new()),
-        }
+    /// The part of a round's header that both have signed; `None` while it is missing.
+    pub(super) fn header_parts(&self) -> Option<Vec<Vec<u8>>> {
+        let Some(host) = &self.run.aggregation else { return Some(Vec::new()) };
+        host.header().map(|header| vec![encode(header)])
     }
 
     /// Whether the open round of an aggregated run is over, and how.
@@ -125,8 +123,15 @@ impl Coordinator {
                 Closing::Records(vec![Record::Aggregation { record: AggregationRecord::Closing(outcome), at: now }])
             }
             (Some(outcome), _) if enough && host.has_masks() => Closing::Sum(outcome),
-            (Some(_), _) if enough && !self.waited_too_long(now) => Closing::No,
-            _ => Closing::Records(vec![self.aborted(open, now)]),
+            (Some(_), _) if enough && self.run.suspended.is_none() && !self.waited_too_long(now) => Closing::No,
+            (Some(_), _) if enough => Closing::Lost(Lack::Summer),
+            (Some(_), _) => {
+                let left_out = names(host.left_out().iter().map(ToString::to_string));
+                let needed = self.contributors_needed();
+                let reason = format!("the summer cannot open the seed of {left_out}, and a sum needs {needed} sites");
+                Closing::Records(self.broken(open, reason, now))
+            }
+            (None, Some(_)) => Closing::Lost(Lack::Sites(open.waiting().cloned().collect())),
         }
     }
 
@@ -145,14 +150,12 @@ impl Coordinator {
 
     /// The open round ends because its vectors have no sum. The reason is a fact of the run: log and status show it, also after a restart.
     pub(super) fn without_sum(&self, open: &Open, error: &SecAggError, now: Timestamp) -> Vec<Record> {
-        let reason = Record::Aggregation { record: AggregationRecord::NoSum(error.to_string()), at: now };
-        vec![reason, self.aborted(open, now)]
+        self.broken(open, format!("{error}; nobody can say whose part was wrong"), now)
     }
 
-    /// Why a round of this run had no sum, if that happened.
-    #[must_use]
-    pub fn no_sum(&self) -> Option<&str> {
-        self.run.aggregation.as_ref()?.no_sum()
+    /// The open round ends for this reason, and with it the run.
+    fn broken(&self, open: &Open, reason: String, now: Timestamp) -> Vec<Record> {
+        vec![Record::Aggregation { record: AggregationRecord::Broken(reason), at: now }, self.aborted(open, now)]
     }
 
     /// What the update's masked vector must be, where it is one.
@@ -178,23 +181,23 @@ impl Coordinator {
         host.charter().filter(|_| host.waits_for(key)).map(dp_pvi_secagg::charter::SignedCharter::to_bytes)
     }
 
-    /// How long the summer may take: a round's deadline.
-    fn patience(&self) -> std::time::Duration {
-        std::time::Duration::from_secs(self.run.task.update_deadline_seconds)
+    /// How long updates, and the summer, may take.
+    pub(super) fn update_deadline(&self) -> Duration {
+        Duration::from_secs(self.run.task.update_deadline_seconds)
     }
 
-    fn waited_too_long(&self, now: Timestamp) -> bool {
-        self.summer_since.is_some_and(|since| now >= since.plus(self.patience()))
+    pub(super) fn waited_too_long(&self, now: Timestamp) -> bool {
+        self.summer_deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// When the patience with the summer ends.
     pub(super) fn summer_deadline(&self) -> Option<Timestamp> {
-        self.summer_since.map(|since| since.plus(self.patience()))
+        self.waits.summer.map(|since| since.plus(self.update_deadline()))
     }
 
     /// Notes since when the summer is waited for.
     pub(super) fn watch_summer(&mut self, now: Timestamp) {
         let waits = self.run.aggregation.as_ref().is_some_and(|host| host.is_waiting(self.due_round(now)));
-        self.summer_since = if waits { self.summer_since.or(Some(now)) } else { None };
+        self.waits.summer = if waits { self.waits.summer.or(Some(now)) } else { None };
     }
 }

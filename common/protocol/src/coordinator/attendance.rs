@@ -121,7 +121,7 @@ impl Coordinator {
     }
 
     /// Whether a site's last word is a refusal: of the run, or of a round of the last sweep (of the last round, where all work at once).
-    fn refuses(&self, client: &ClientId) -> bool {
+    pub(super) fn refuses(&self, client: &ClientId) -> bool {
         let Some(member) = self.run.members.get(client) else { return false };
         let Some((round, _)) = member.refused else { return false };
         let turns = self.run.sweep.as_ref().map_or(1, |sweep| sweep.position.max(1));
@@ -145,7 +145,7 @@ impl Coordinator {
     }
 
     /// Enrolled sites.
-    fn sites(&self) -> impl Iterator<Item = &ClientId> {
+    pub(super) fn sites(&self) -> impl Iterator<Item = &ClientId> {
         self.settings.clients.iter().filter(|(_, enrolled)| enrolled.role == Role::Site).map(|(client, _)| client)
     }
 

@@ -18,6 +18,7 @@ mod early_end;
 mod operator;
 mod record;
 mod run;
+mod suspension;
 mod types;
 mod unhurried;
 
@@ -32,16 +33,17 @@ use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_secagg::transcript::SignedEntry;
 
 pub use self::record::{Control, Record};
-use self::run::{Gathering, Given, Open, Phase, Progress, Run};
+use self::run::{Given, Open, Phase, Progress, Run};
+use self::suspension::Waits;
 pub use self::types::{
-    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Heeded, Joins, Member, Peer, Rejected, RestoreError, Settings,
-    Stage, SummerParty,
+    Action, Answered, Begin, Close, Committed, Durable, Enrolled, Expected, Heeded, Joins, Lack, Member, Peer, Rejected, RestoreError,
+    Settings, Stage, SummerParty,
 };
 use crate::aggregation::host::Host;
 use crate::bounds;
 use crate::message::{
     Catchup, HeldOutMetrics, Hello, Intent, InvalidMessage, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, ReceiptOutcome, Refusal, Role,
-    RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, vector_hash,
+    RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Update, Welcome, end_mark, end_reason, vector_hash,
 };
 use crate::sum::{Sum, SumTotal};
 use crate::time::Timestamp;
@@ -58,8 +60,7 @@ pub struct Coordinator {
     /// The last update of each site whose signature was verified: it is looked at twice, before and after its payload. Not a record: a
     /// restarted server verifies again.
     verified: BTreeMap<ClientId, Signed<Update>>,
-    /// Since when the summer is waited for. Not a record: a restarted server has its patience anew.
-    summer_since: Option<Timestamp>,
+    waits: Waits,
 }
 
 impl Coordinator {
@@ -82,7 +83,7 @@ impl Coordinator {
             run.apply(&record);
         }
         let most_units = run.task.most_units()?;
-        Ok(Self { settings, rule, run, most_units, verified: BTreeMap::new(), summer_since: None })
+        Ok(Self { settings, rule, run, most_units, verified: BTreeMap::new(), waits: Waits::default() })
     }
 
     /// Answers a hello. The connection's peer and the message must agree. Who only looks gets the same answer, with what was
@@ -148,7 +149,7 @@ impl Coordinator {
         };
         let records = match known {
             _ if body.intent == Intent::Look => Vec::new(),
-            Some(member) if member.head == head && !member.withdrawn && !member.is_silent() => Vec::new(),
+            Some(member) if member.head == head && !member.withdrawn && !member.is_silent() && !self.is_missed(&peer.client) => Vec::new(),
             Some(member) => match member.joins.wait(now) {
                 None => vec![joined()],
                 Some(wait) if member.withdrawn => return Err(Rejected::TooOften { seconds: wait.as_secs() }),
@@ -298,14 +299,17 @@ impl Coordinator {
     /// What time brings: opens the run and rounds, closes rounds, ends the run. To be called after every input and at
     /// [`wake_at`](Self::wake_at), until it says [`Action::Rest`] (or the sum that it asks for was given).
     pub fn poll(&mut self, now: Timestamp) -> Durable<Action> {
+        self.begin_waits(now);
         let records = match &self.run.phase {
             Phase::New(_) => vec![Record::RunOpened { run: self.run.id, task: self.settings.task.clone(), at: now }],
-            Phase::Gathering(gathering) => self.gathered(gathering, now),
+            Phase::Gathering(_) => self.gathered(now),
             Phase::Between(_) => self.opened(now),
             Phase::Open(open) => match self.closed(open, now) {
                 Closing::No => Vec::new(),
                 Closing::Records(records) => records,
                 Closing::Sum(outcome) => return self.close(outcome),
+                // `closed` says what becomes of it.
+                Closing::Lost(_) => Vec::new(),
             },
             Phase::Ended(_) => Vec::new(),
         };
@@ -408,12 +412,20 @@ impl Coordinator {
     pub fn wake_at(&self) -> Option<Timestamp> {
         let due = match &self.run.phase {
             // Nothing opens and nothing ends until somebody resumes.
+            Phase::Gathering(_) | Phase::Open(_) | Phase::Between(_) if self.run.suspended.is_some() => return self.suspended_until(),
             Phase::Gathering(_) if self.run.control == Control::Paused => None,
-            Phase::Gathering(gathering) => Some(self.gathering_deadline(gathering)),
-            Phase::Open(open) if self.collects(open) => Some(open.deadline(&self.run.task)),
+            Phase::Gathering(_) => self.gathering_deadline(),
+            Phase::Open(open) if self.collects(open) => self.round_deadline(),
             Phase::Open(_) | Phase::New(_) | Phase::Between(_) | Phase::Ended(_) => None,
         };
         [due, self.summer_deadline()].into_iter().flatten().min()
+    }
+
+    /// Why the run ended early, where that is known.
+    #[must_use]
+    pub fn end_reason(&self) -> Option<String> {
+        let Phase::Ended(ended) = &self.run.phase else { return None };
+        end_reason(&ended.header.peek().ok()?.reserved)
     }
 
     /// The task.
@@ -455,17 +467,18 @@ impl Coordinator {
     /// Where the run stands.
     #[must_use]
     pub fn stage(&self) -> Stage {
-        match &self.run.phase {
-            Phase::New(_) | Phase::Gathering(_) => Stage::Gathering,
-            Phase::Open(open) => Stage::Open {
+        match (&self.run.phase, &self.run.suspended) {
+            (Phase::Ended(ended), _) => Stage::Ended(ended.outcome),
+            (_, Some(lack)) => Stage::Suspended { lack: lack.clone(), until: self.suspended_until() },
+            (Phase::New(_) | Phase::Gathering(_), None) => Stage::Gathering,
+            (Phase::Open(open), None) => Stage::Open {
                 round: open.round,
                 turn: open.turn.clone(),
                 waiting: open.waiting().cloned().collect(),
-                deadline: open.deadline(&self.run.task),
+                deadline: self.round_deadline(),
             },
-            Phase::Between(_) if self.run.control == Control::Paused => Stage::Paused,
-            Phase::Between(_) => Stage::Between,
-            Phase::Ended(ended) => Stage::Ended(ended.outcome),
+            (Phase::Between(_), None) if self.run.control == Control::Paused => Stage::Paused,
+            (Phase::Between(_), None) => Stage::Between,
         }
     }
 
@@ -473,7 +486,10 @@ impl Coordinator {
 
     /// Applies records and hands them out together with the answer that depends on them.
     fn durable<T>(&mut self, records: Vec<Record>, then: T) -> Durable<T> {
-        records.iter().for_each(|record| self.run.apply(record));
+        for record in &records {
+            self.run.apply(record);
+            self.waits.follow(record);
+        }
         Durable { records, then }
     }
 
@@ -556,43 +572,28 @@ impl Coordinator {
         self.run.active().filter(|client| self.settings.clients.contains_key(*client)).cloned().collect()
     }
 
-    fn gathered(&self, gathering: &Gathering, now: Timestamp) -> Vec<Record> {
+    fn gathered(&self, now: Timestamp) -> Vec<Record> {
         if self.run.control == Control::Paused {
             return Vec::new();
+        }
+        if self.run.aggregation.as_ref().is_some_and(Host::is_agreed) {
+            return self.opened(now);
         }
         let available = self.available().len();
         let expected = self.settings.clients.values().filter(|enrolled| enrolled.role == Role::Site).count();
         let quorum = available >= self.run.task.min_sites as usize && available > 0;
-        let due = now >= gathering.since.plus(self.settings.start_deadline);
+        let due = self.waits.phase.is_some_and(|since| now >= since.plus(self.settings.start_deadline));
         if self.too_many_refused(expected) {
             return vec![self.end(RunOutcome::Refused, now)];
         }
         match (quorum, available == expected || due) {
             (true, true) => match &self.run.aggregation {
-                Some(host) => self.agree(host, gathering, now),
+                Some(host) => self.agree(host, now),
                 None => self.opened(now),
             },
             (false, _) if due => vec![self.end(self.lost(RunOutcome::QuorumLost), now)],
             _ => Vec::new(),
         }
-    }
-
-    /// Opens the next round or ends the run.
-    fn opened(&self, now: Timestamp) -> Vec<Record> {
-        if self.run.control == Control::Paused {
-            return Vec::new();
-        }
-        vec![match self.upcoming() {
-            Upcoming::Round { visit, turn, asked } => {
-                let parts = match self.header_parts(now) {
-                    Ok(parts) => parts,
-                    Err(records) => return records,
-                };
-                let header = self.header(turn, visit, self.run.task.update_deadline_seconds, parts);
-                Record::RoundOpened { header, asked, at: now }
-            }
-            Upcoming::End(outcome) => self.end(outcome, now),
-        }]
     }
 
     fn upcoming(&self) -> Upcoming {
@@ -611,7 +612,7 @@ impl Coordinator {
             return match visit {
                 _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
                 _ if self.run.has_converged() => Upcoming::End(RunOutcome::Converged),
-                _ if available.is_empty() || available.len() < min_sites => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
+                _ if available.is_empty() || available.len() < min_sites => Upcoming::Lost,
                 _ => Upcoming::Round { visit, turn: None, asked: available },
             };
         }
@@ -621,12 +622,13 @@ impl Coordinator {
         let visit = match &self.run.sweep {
             None => 0,
             Some(sweep) => {
-                if let Some(client) = sweep.order[sweep.position..].iter().find(|client| available.contains(client)) {
-                    return turn(sweep.visit, client);
-                }
+                let there: Vec<_> = sweep.order[sweep.position..].iter().filter(|client| available.contains(client)).collect();
                 // A sweep in which fewer than the quorum took part is no sweep of this task.
-                if sweep.included < min_sites {
-                    return Upcoming::End(self.lost(RunOutcome::QuorumLost));
+                if sweep.included + there.len() < min_sites {
+                    return Upcoming::Lost;
+                }
+                if let Some(client) = there.first() {
+                    return turn(sweep.visit, client);
                 }
                 sweep.visit + 1
             }
@@ -635,12 +637,12 @@ impl Coordinator {
             _ if visit >= visits => Upcoming::End(RunOutcome::Complete),
             _ if self.run.has_converged() => Upcoming::End(RunOutcome::Converged),
             Some(client) if available.len() >= min_sites => turn(visit, client),
-            _ => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
+            _ => Upcoming::Lost,
         }
     }
 
-    /// Whether the open round is over, and how.
-    fn closed(&self, open: &Open, now: Timestamp) -> Closing {
+    /// Whether the open round is over, and how, or what it lacks.
+    fn closing(&self, open: &Open, now: Timestamp) -> Closing {
         if let Progress::Closing(outcome) = open.progress {
             return Closing::Sum(outcome);
         }
@@ -650,12 +652,15 @@ impl Coordinator {
         if let Some(staleness) = self.run.staleness() {
             return match self.closed_unhurried(open, staleness, gone, now) {
                 None => Closing::No,
-                Some(RoundOutcome::Skipped) => Closing::Records(vec![self.entry(open, self.unchanged(RoundOutcome::Skipped), now)]),
+                Some(RoundOutcome::Skipped) if self.on_time_without(open) >= self.contributors_needed() => {
+                    Closing::Records(vec![self.entry(open, self.unchanged(RoundOutcome::Skipped), now)])
+                }
+                Some(RoundOutcome::Skipped) => Closing::Lost(Lack::Sites(open.waiting().cloned().collect())),
                 Some(outcome) => Closing::Sum(outcome),
             };
         }
         let answered = open.waiting().all(gone);
-        let due = now >= open.deadline(&self.run.task);
+        let due = self.is_due(now);
         let outcome = match (answered, due) {
             (true, _) => RoundOutcome::Complete,
             (false, true) => RoundOutcome::Deadline,
@@ -671,13 +676,12 @@ impl Coordinator {
         if !over {
             return Closing::No;
         }
-        let unchanged = |outcome| self.entry(open, self.unchanged(outcome), now);
         if open.stored.len() >= needed {
             Closing::Sum(outcome)
-        } else if self.run.sequential() {
-            Closing::Records(vec![unchanged(RoundOutcome::Skipped)])
+        } else if self.run.sequential() && self.sweep_can_do_without() {
+            Closing::Records(vec![self.entry(open, self.unchanged(RoundOutcome::Skipped), now)])
         } else {
-            Closing::Records(vec![unchanged(RoundOutcome::Aborted)])
+            Closing::Lost(Lack::Sites(open.waiting().cloned().collect()))
         }
     }
 
@@ -720,7 +724,11 @@ impl Coordinator {
     }
 
     fn end(&self, outcome: RunOutcome, at: Timestamp) -> Record {
-        let header = self.header(None, self.run.task.visits(), 0, end_mark(outcome));
+        self.end_because(outcome, self.reason(outcome).as_deref(), at)
+    }
+
+    fn end_because(&self, outcome: RunOutcome, reason: Option<&str>, at: Timestamp) -> Record {
+        let header = self.header(None, self.run.task.visits(), 0, end_mark(outcome, reason));
         Record::RunEnded { outcome, header, at }
     }
 }
@@ -747,6 +755,8 @@ enum Verdict {
 
 enum Upcoming {
     Round { visit: u32, turn: Option<ClientId>, asked: Vec<ClientId> },
+    /// Too few sites are there for another round.
+    Lost,
     End(RunOutcome),
 }
 
@@ -754,6 +764,8 @@ enum Closing {
     No,
     Records(Vec<Record>),
     Sum(RoundOutcome),
+    /// It is over and has not what it needs.
+    Lost(Lack),
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, RunId};
 use serde::{Deserialize, Serialize};
 
+use super::Lack;
 use crate::aggregation::host::AggregationRecord;
 use crate::message::{Hello, MetricsReport, Refusal, Role, RoundHeader, RunOutcome, Signed, TranscriptEntry, Update};
 use crate::time::Timestamp;
@@ -107,6 +108,18 @@ pub enum Record {
     Control {
         /// Which.
         control: Control,
+        /// When.
+        at: Timestamp,
+    },
+    /// The run lost its quorum: it goes on when what it lacks is there. Comes again where that changes.
+    Suspended {
+        /// What it lacks.
+        lack: Lack,
+        /// When.
+        at: Timestamp,
+    },
+    /// What a suspended run lacked is there.
+    Resumed {
         /// When.
         at: Timestamp,
     },

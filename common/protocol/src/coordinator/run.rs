@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use dp_pvi_posterior::task::{ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::LedgerHead;
@@ -10,11 +9,10 @@ use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
 use super::early_end::Watch;
-use super::{Control, Joins, Member, Record, RestoreError};
+use super::{Control, Joins, Lack, Member, Record, RestoreError};
 use crate::aggregation::host::{AggregationRecord, Host};
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
 use crate::parts::decode;
-use crate::time::Timestamp;
 use crate::witness::SignedHead;
 
 /// Everything that a run's records say.
@@ -45,6 +43,8 @@ pub(super) struct Run {
     pub(super) aggregation: Option<Host>,
     /// What the rule of an early end looks at, where the task has one.
     pub(super) watch: Option<Watch>,
+    /// What the run lacks, where it is suspended; of a run that ended while it was, too.
+    pub(super) suspended: Option<Lack>,
     pub(super) phase: Phase,
 }
 
@@ -86,9 +86,7 @@ pub(super) struct New;
 
 /// Waiting for sites.
 #[derive(Debug)]
-pub(super) struct Gathering {
-    pub(super) since: Timestamp,
-}
+pub(super) struct Gathering;
 
 /// A round in progress.
 #[derive(Debug)]
@@ -99,7 +97,6 @@ pub(super) struct Open {
     pub(super) header: Signed<RoundHeader>,
     pub(super) header_hash: Hash,
     pub(super) asked: Vec<ClientId>,
-    pub(super) since: Timestamp,
     /// Stored updates.
     pub(super) stored: BTreeMap<ClientId, Hash>,
     pub(super) refused: BTreeSet<ClientId>,
@@ -127,13 +124,13 @@ pub(super) struct Ended {
 }
 
 impl New {
-    fn open(self, at: Timestamp) -> Phase {
-        Phase::Gathering(Gathering { since: at })
+    fn open(self) -> Phase {
+        Phase::Gathering(Gathering)
     }
 }
 
 impl Open {
-    fn new(header: &Signed<RoundHeader>, body: RoundHeader, asked: Vec<ClientId>, since: Timestamp) -> Self {
+    fn new(header: &Signed<RoundHeader>, body: RoundHeader, asked: Vec<ClientId>) -> Self {
         Self {
             round: body.round,
             visit: body.visit,
@@ -141,15 +138,10 @@ impl Open {
             header_hash: header.hash(),
             header: header.clone(),
             asked,
-            since,
             stored: BTreeMap::new(),
             refused: BTreeSet::new(),
             progress: Progress::Collecting,
         }
-    }
-
-    pub(super) fn deadline(&self, task: &ResolvedTask) -> Timestamp {
-        self.since.plus(Duration::from_secs(task.update_deadline_seconds))
     }
 
     /// Who was asked and has neither sent nor refused.
@@ -177,6 +169,7 @@ impl Run {
             passed: BTreeMap::new(),
             lagging: BTreeSet::new(),
             aggregation,
+            suspended: None,
             phase: Phase::New(New),
         }
     }
@@ -300,7 +293,8 @@ impl Run {
                 Ok(body) if self.follows(&body) => {}
                 _ => return wrong("the end does not follow from the last round"),
             },
-            (_, Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::UpdateStored { .. } | Record::RunEnded { .. }) => {
+            (Phase::Ended(_), Record::Suspended { .. } | Record::Resumed { .. })
+            | (_, Record::RoundOpened { .. } | Record::RoundClosed { .. } | Record::UpdateStored { .. } | Record::RunEnded { .. }) => {
                 return wrong("records are out of order");
             }
             (
@@ -310,7 +304,9 @@ impl Run {
                 | Record::Metrics { .. }
                 | Record::Joined { .. }
                 | Record::Aggregation { .. }
-                | Record::Control { .. },
+                | Record::Control { .. }
+                | Record::Suspended { .. }
+                | Record::Resumed { .. },
             ) => {}
         }
         Ok(())
@@ -340,6 +336,9 @@ impl Run {
                 member.keep_signed(|| SignedHead::Hello(hello.clone()));
                 member.withdrawn = false;
                 member.says_that_it_is_there();
+                if self.suspended.is_some() {
+                    self.lagging.remove(client);
+                }
             }
             Record::UpdateStored { client, update, .. } => {
                 self.answered(client, update, ReceiptOutcome::Stored);
@@ -360,6 +359,8 @@ impl Run {
                 }
             }
             Record::Control { control, .. } => self.control = *control,
+            Record::Suspended { lack, .. } => self.suspended = Some(lack.clone()),
+            Record::Resumed { .. } => self.suspended = None,
             Record::Aggregation { record, .. } => {
                 if let Some(host) = &mut self.aggregation {
                     host.apply(record);
@@ -377,8 +378,8 @@ impl Run {
 
     fn transition(&mut self, phase: Phase, record: &Record) -> Phase {
         match (phase, record) {
-            (Phase::New(new), Record::RunOpened { at, .. }) => new.open(*at),
-            (Phase::Gathering(_) | Phase::Between(_), Record::RoundOpened { header, asked, at }) => {
+            (Phase::New(new), Record::RunOpened { .. }) => new.open(),
+            (Phase::Gathering(_) | Phase::Between(_), Record::RoundOpened { header, asked, .. }) => {
                 // Made by this coordinator, or checked: it can be read.
                 let body = header.peek().expect("own header");
                 if let Some(turn) = &body.turn {
@@ -387,7 +388,7 @@ impl Run {
                 if let (Some(host), Some(part)) = (&mut self.aggregation, body.reserved.first().and_then(|part| decode(part))) {
                     host.opened(part);
                 }
-                let mut open = Open::new(header, body, asked.clone(), *at);
+                let mut open = Open::new(header, body, asked.clone());
                 self.take_held(&mut open);
                 Phase::Open(open)
             }
@@ -402,6 +403,9 @@ impl Run {
                 if let Some(sweep) = &mut self.sweep {
                     sweep.position += 1;
                     sweep.included += entry.included.len();
+                }
+                if entry.outcome != RoundOutcome::Aborted {
+                    self.suspended = None;
                 }
                 if let (Some(host), Some(entry)) = (&mut self.aggregation, &entry.aggregation) {
                     host.closed(entry);
@@ -456,7 +460,9 @@ impl Run {
             member.withdrawn = body.header == Hash::default();
             member.says_that_it_is_there();
         }
+        // Who leaves the run and comes back is asked again by the round that is open then.
         if let Phase::Open(open) = &mut self.phase
+            && body.header != Hash::default()
             && !open.stored.contains_key(client)
         {
             open.refused.insert(client.clone());

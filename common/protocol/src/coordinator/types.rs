@@ -10,6 +10,7 @@ use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
 use dp_pvi_secagg::commitment::{Commitment, Salt};
 use ed25519_dalek::{SigningKey, VerifyingKey};
+use serde::{Deserialize, Serialize};
 
 use super::Record;
 use crate::message::{InvalidMessage, ReceiptOutcome, RefusalReason, Role, RunOutcome};
@@ -34,6 +35,8 @@ pub struct Settings {
     /// The first round opens when all enrolled sites have joined, or this long after the run was opened with at least the
     /// task's `min_sites`; with fewer the run ends there.
     pub start_deadline: Duration,
+    /// A run that lost its quorum ends when it was suspended for this long.
+    pub suspend_for: Duration,
     /// Highest ledger heads that this server saw in earlier runs.
     pub witnessed: BTreeMap<ClientId, Witnessed>,
     /// The second party, for tasks under aggregated trust.
@@ -223,8 +226,11 @@ pub enum Rejected {
         /// Entries that the server has.
         here: u32,
     },
-    /// Other bytes under the name of an earlier release.
-    #[error("another update was already sent under this release; a release is made once")]
+    /// Something else than what came before under the same name.
+    #[error(
+        "this client has sent something else under the same name before: another process with its key and an older copy of its files is at work. \
+         Stop one of the two, and go on with the files of the one that was first"
+    )]
     Conflict,
     /// Kind or number of coordinates.
     #[error("the payload has another kind or number of coordinates than the task ({0})")]
@@ -250,13 +256,13 @@ impl Rejected {
             }
             Self::Version { .. } | Self::OtherTask(_) => Rejection::Version,
             Self::HelloFirst => Rejection::HelloFirst,
+            Self::Conflict => Rejection::Copy,
             Self::Changed(_) | Self::TooManyUnits { .. } | Self::TooOften { .. } | Self::Unbounded(_) | Self::AheadOfServer { .. } => {
                 Rejection::Other
             }
             Self::Invalid(InvalidMessage::Malformed | InvalidMessage::Bounds(_))
             | Self::UnknownRound
             | Self::NotAsked
-            | Self::Conflict
             | Self::Payload(_)
             | Self::Aggregation(_)
             | Self::WrongSize(_) => Rejection::Message,
@@ -291,6 +297,15 @@ pub enum Heeded {
     TooLate,
 }
 
+/// What a suspended run lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lack {
+    /// Sites: these are waited for.
+    Sites(Vec<ClientId>),
+    /// The summer of an aggregated run.
+    Summer,
+}
+
 /// Where a run stands, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stage {
@@ -304,8 +319,15 @@ pub enum Stage {
         turn: Option<ClientId>,
         /// Who was asked and has not answered.
         waiting: Vec<ClientId>,
-        /// When it closes at the latest.
-        deadline: Timestamp,
+        /// When it closes at the latest; none before the first poll.
+        deadline: Option<Timestamp>,
+    },
+    /// The run lost its quorum, and goes on when what it lacks is there.
+    Suspended {
+        /// What it lacks.
+        lack: Lack,
+        /// When it ends; none before the first poll, and while an operator has paused it.
+        until: Option<Timestamp>,
     },
     /// Between two rounds.
     Between,

@@ -38,7 +38,7 @@ impl Coordinator {
         let present = || available.iter().filter(|client| !self.run.lagging.contains(*client));
         let unfinished = |client: &&ClientId| self.run.visits_of(client) < visits;
         match present().filter(unfinished).map(|client| self.run.visits_of(client)).min() {
-            _ if present().count() < (self.run.task.min_sites as usize).max(1) => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
+            _ if present().count() < (self.run.task.min_sites as usize).max(1) => Upcoming::Lost,
             // Visits that all were refused or missed are no run.
             None if self.run.entries.iter().all(|entry| entry.included.is_empty()) => Upcoming::End(self.lost(RunOutcome::QuorumLost)),
             None => Upcoming::End(RunOutcome::Complete),
@@ -55,7 +55,7 @@ impl Coordinator {
         gone: impl Fn(&ClientId) -> bool,
         now: Timestamp,
     ) -> Option<RoundOutcome> {
-        let due = now >= open.deadline(&self.run.task);
+        let due = self.is_due(now);
         let nobody = open.waiting().all(&gone);
         let keep_up = || open.waiting().all(|client| gone(client) || self.run.keeps_up(client, open.round, staleness));
         match open.stored.is_empty() {

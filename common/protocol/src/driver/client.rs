@@ -283,22 +283,30 @@ async fn wait_for_tick(outgoing: &Outgoing, task: &ResolvedTask, clock: &impl Cl
     }
 }
 
+/// Longest time that one try, and the pause before it, add to how long a server is away: a clock that jumped, or a process that was stopped, does
+/// not end anybody's patience.
+const ONE_TRY: Duration = Duration::from_secs(60);
+
 /// Patience over all calls.
 struct Calls<'a, C> {
     clock: &'a C,
     patience: &'a Patience,
-    last_success: Timestamp,
+    /// Last time that a call ended.
+    last: Timestamp,
+    /// How long nothing has succeeded.
+    away: Duration,
+    reached: bool,
     failures: u32,
 }
 
 impl<'a, C: Clock> Calls<'a, C> {
     fn new(clock: &'a C, patience: &'a Patience) -> Self {
-        Self { clock, patience, last_success: clock.now(), failures: 0 }
+        Self { clock, patience, last: clock.now(), away: Duration::ZERO, reached: false, failures: 0 }
     }
 
     fn succeeded(&mut self) {
-        self.last_success = self.clock.now();
-        self.failures = 0;
+        self.last = self.clock.now();
+        (self.away, self.reached, self.failures) = (Duration::ZERO, true, 0);
     }
 
     /// Waits before the next try, or gives the error up.
@@ -307,7 +315,12 @@ impl<'a, C: Clock> Calls<'a, C> {
             TransportError::Unreachable(_) => true,
             TransportError::Rejected { kind, .. } => *kind == Rejection::HelloFirst,
         };
-        if !again || self.clock.now().since(self.last_success) >= self.patience.give_up_after {
+        let now = self.clock.now();
+        self.away = self.away.saturating_add(now.since(self.last).min(ONE_TRY));
+        self.last = now;
+        let Patience { give_up_after, first_contact, .. } = self.patience;
+        let patience = if self.reached { *give_up_after } else { *first_contact.min(give_up_after) };
+        if !again || self.away >= patience {
             return Err(error);
         }
         self.failures += 1;

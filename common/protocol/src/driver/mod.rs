@@ -210,14 +210,20 @@ impl Observer for () {
     fn on_event(&mut self, _event: &Event<'_>) {}
 }
 
+/// Longest pause of a client between two tries to reach a server. What a server offers for a short time, as the end of its run, it must offer for
+/// longer than this.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
 /// How to wait for a server that is away.
 pub struct Patience {
     /// Wait after the first failure; doubled after every further one.
     pub first: Duration,
     /// Longest wait.
     pub longest: Duration,
-    /// Give up when nothing succeeded for this long.
+    /// Give up a server that was reached before when nothing succeeded for this long.
     pub give_up_after: Duration,
+    /// Give up one that was never reached after this long: it may have ended with an error, and who has begun nothing with it loses nothing.
+    pub first_contact: Duration,
     /// Pause before asking again when the server has nothing.
     pub idle: Duration,
     /// Factor in (0, 1] on the wait after the given number of failures: spreads sites that lost the same server.
@@ -228,8 +234,9 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             first: Duration::from_millis(250),
-            longest: Duration::from_secs(30),
+            longest: LONGEST_PAUSE,
             give_up_after: Duration::from_secs(3600),
+            first_contact: Duration::from_secs(3600),
             idle: Duration::from_millis(50),
             jitter: Box::new(|_| 1.0),
         }

@@ -10,7 +10,7 @@ use dp_pvi_secagg::transcript::SignedEntry;
 use ed25519_dalek::VerifyingKey;
 
 use super::SiteError;
-use crate::message::{RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, end_mark, vector_hash};
+use crate::message::{RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, is_end, vector_hash};
 use crate::parts::decode;
 
 /// The part of a run that a client has seen.
@@ -114,7 +114,7 @@ impl Chain {
     pub(super) fn end(&self, end: &RunEnd) -> Result<(), SiteError> {
         let header = end.header.open(&self.server)?;
         self.follows(&header)?;
-        if header.reserved != end_mark(end.outcome) {
+        if !is_end(&header.reserved, end.outcome) {
             return Err(SiteError::Server("it says that the run is over without signing it"));
         }
         if end.outcome == RunOutcome::Converged && self.early_end.is_none_or(|rule| self.rounds <= rule.rounds) {

@@ -335,11 +335,11 @@ fn the_end_of_a_run_is_believed_only_when_signed() {
     let Step::Finished(_) = site.on_next(Next::Finished(end.clone())).unwrap() else { panic!("not finished") };
     refused(site.on_next(Next::Finished(Box::new(lie))), "without signing");
     let mut header = end.header.peek().unwrap();
-    header.reserved = end_mark(RunOutcome::Complete);
+    header.reserved = end_mark(RunOutcome::Complete, None);
     let lie = RunEnd { header: Signed::seal(&header, &key("b")), entries: Vec::new(), ..(*end).clone() };
     assert!(matches!(site.on_next(Next::Finished(Box::new(lie))), Err(SiteError::Message(InvalidMessage::Signature))));
     // Signed, but by a rule that this task does not have.
-    header.reserved = end_mark(RunOutcome::Converged);
+    header.reserved = end_mark(RunOutcome::Converged, None);
     let header = Signed::seal(&header, &key("server"));
     let lie = RunEnd { outcome: RunOutcome::Converged, header, entries: Vec::new(), ..(*end).clone() };
     refused(site.on_next(Next::Finished(Box::new(lie))), "by a rule that the task does not have");

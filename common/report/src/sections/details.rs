@@ -39,7 +39,7 @@ fn overview(html: &mut String, run: &Run<'_>) {
     };
     let rows = [
         ("federation", Escaped(run.federation).to_string()),
-        ("run", format!("{} ({})", run.number, outcome(run.outcome))),
+        ("run", format!("{} ({})", run.number, outcome(run))),
         ("model", Escaped(&task.model.to_string()).to_string()),
         (
             "posterior",

@@ -69,8 +69,9 @@ fn question(run: &Run<'_>) -> String {
 }
 
 /// How the run ended.
-pub(super) fn outcome(outcome: Option<RunOutcome>) -> &'static str {
-    match outcome {
+pub(super) fn outcome(run: &Run<'_>) -> &'static str {
+    match run.outcome {
+        None if run.suspended => "suspended: too few sites, or not the summer, answer",
         None => "still going on",
         Some(RunOutcome::Complete) => "complete",
         Some(RunOutcome::Converged) => "converged: ended by the rule of the task, before its last round",
@@ -84,9 +85,10 @@ pub(super) fn outcome(outcome: Option<RunOutcome>) -> &'static str {
 fn what_ran(run: &Run<'_>) -> String {
     let closed = run.rounds.len();
     let look = if matches!(run.outcome, Some(RunOutcome::Complete | RunOutcome::Converged)) { "good" } else { "warn" };
+    let reason = run.reason.map_or_else(String::new, |reason| format!(" ({})", Escaped(reason)));
     format!(
-        "<span class=\"{look}\">{}</span>, {closed} {} closed, <span class=\"nb\">{}</span> to <span class=\"nb\">{}</span>.",
-        capital(outcome(run.outcome)),
+        "<span class=\"{look}\">{}</span>{reason}, {closed} {} closed, <span class=\"nb\">{}</span> to <span class=\"nb\">{}</span>.",
+        capital(outcome(run)),
         plural(closed, "round", "rounds"),
         Escaped(&run.started),
         Escaped(&run.last)

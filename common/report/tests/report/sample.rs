@@ -219,6 +219,8 @@ fn rendered(task: &ResolvedTask, sites: &[ClientId], document: &PosteriorDocumen
         task,
         number: 0,
         outcome: Some(RunOutcome::Complete),
+        suspended: false,
+        reason: None,
         started: "2026-03-02 08:00:00 UTC".into(),
         last: "2026-03-02 08:21:40 UTC".into(),
         rounds,

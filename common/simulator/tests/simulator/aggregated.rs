@@ -17,9 +17,9 @@ use dp_pvi_privacy::mechanism::{Message, ReleaseError, ShareSum, Summation, Summ
 use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, Permit, ReleaseId, Units};
 use dp_pvi_protocol::aggregation::summer::{SummerNode, SummerStores};
 use dp_pvi_protocol::aggregation::{Ask, SummerReply};
-use dp_pvi_protocol::coordinator::{Coordinator, Record, Stage};
+use dp_pvi_protocol::coordinator::{Coordinator, Lack, Record, Stage};
 use dp_pvi_protocol::driver::DriveError;
-use dp_pvi_protocol::message::{RoundOutcome, RunOutcome};
+use dp_pvi_protocol::message::{RoundOutcome, RunEnd, RunOutcome};
 use dp_pvi_protocol::participant::{Approve, SiteError, TrainJob, Trained};
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_secagg::signed::PublicKey;
@@ -27,7 +27,7 @@ use dp_pvi_secagg::summer::StoreError;
 use dp_pvi_secagg::summer::memory::{MemoryStore as MemoryStores, MemoryVault};
 use dp_pvi_secagg::transcript::Outcome as Aggregated;
 use dp_pvi_simulator::federation::{Compute, Federation, Site, Visit, client_key};
-use dp_pvi_simulator::network::{Faults, Partition};
+use dp_pvi_simulator::network::{Faults, Partition, Span};
 use dp_pvi_simulator::noise::SeededNoise;
 use dp_pvi_unsealed::Unsealed;
 
@@ -334,6 +334,50 @@ fn a_tolerated_dropout_costs_a_round_nothing_and_one_more_ends_the_run() {
         let closed = equals_plain_sums(&task, &outcome.records, &shares);
         assert!(closed > 0);
         assert_eq!(closed == rounds as usize, expected == Some(RunOutcome::Complete), "{closed}");
+        if let Some(end) = outcome.end.filter(|end| end.outcome == RunOutcome::AggregationLost) {
+            let reason = end.reason().unwrap();
+            assert!(cut_off.iter().all(|name| reason.contains(name)), "who was missing is named: {reason}");
+        }
+    }
+}
+
+/// A group that loses too many, or its summer, is suspended. It goes on with the same rounds, headers and masks, so that the run's sums are to the
+/// last bit those of a run in which nothing happened.
+#[test]
+fn an_aggregated_run_is_suspended_and_goes_on_with_the_same_sums() {
+    let rounds = 40;
+    let task = task(rounds, 0);
+    let quiet = || {
+        let (mut federation, shares) = federation(&task, 8);
+        federation.faults.delay_milliseconds = 200;
+        (federation, shares)
+    };
+    let expected = crate::support::bits(&quiet().0.simulate());
+    let back = 6 + 2 * task.update_deadline_seconds;
+    for summer in [false, true] {
+        let (mut federation, shares) = quiet();
+        if summer {
+            federation.faults.summer_cut_off = vec![Span { from_seconds: 6, until_seconds: back }];
+        } else {
+            let away = |name: &str| Partition { client: client(name), from_seconds: 6, until_seconds: back };
+            federation.faults.partitions = vec![away("delta"), away("beta")];
+        }
+        federation.faults.crash_server = 0.01;
+        let sites = federation.sites.clone();
+        let outcome = federation.simulate();
+        complete(&outcome, "suspended");
+        check(&outcome, &sites, 8, "suspended");
+        let lacks: Vec<_> = outcome
+            .records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Suspended { lack, .. } => Some(*lack == Lack::Summer),
+                _ => None,
+            })
+            .collect();
+        assert!(!lacks.is_empty() && lacks.iter().all(|lack| *lack == summer), "{lacks:?}");
+        assert_eq!(equals_plain_sums(&task, &outcome.records, &shares), rounds as usize);
+        assert_eq!(crate::support::bits(&outcome), expected);
     }
 }
 
@@ -402,8 +446,9 @@ fn finding_attack_b7_a_liar_under_aggregated_trust_ends_the_run_and_is_not_named
     assert_eq!(entry.outcome, Aggregated::Aborted);
     assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::AggregationLost));
     let restored = Coordinator::restore(settings, outcome.records.clone()).unwrap();
-    let reason = restored.no_sum().unwrap();
-    assert!(reason.contains("larger than the contributions"), "{reason}");
+    let reason = restored.end_reason().unwrap();
+    assert_eq!(outcome.end.as_ref().and_then(RunEnd::reason).as_ref(), Some(&reason), "every site is told");
+    assert!(reason.contains("larger than the contributions") && reason.contains("nobody can say"), "{reason}");
     assert!(NAMES.iter().all(|name| !reason.contains(name)), "{reason}");
 }
 
@@ -439,7 +484,7 @@ fn a_refusal_for_good_ends_only_a_run_that_waits_for_the_summer() {
         let ended = matches!(coordinator.stage(), Stage::Ended { .. });
         let asked = !ended && coordinator.summer_request(now).is_some();
         let durable = coordinator.on_summer(SummerReply::Never("destroyed".into()), now).unwrap();
-        let ends = matches!(durable.records.as_slice(), [Record::RunEnded { .. } | Record::RoundClosed { .. }]);
+        let ends = matches!(durable.records.as_slice(), [Record::Aggregation { .. }, Record::RunEnded { .. } | Record::RoundClosed { .. }]);
         assert_eq!((ends, durable.then.is_some()), (asked, asked), "after {length} records");
         assert!(asked || durable.records.is_empty(), "after {length} records");
         *(if asked { &mut waited } else { &mut late }) += 1;

@@ -21,7 +21,7 @@ use dp_pvi_reading::metrics::evaluate;
 use dp_pvi_reading::predictive::{Example, Predictor};
 use dp_pvi_reading::public::Public;
 use dp_pvi_simulator::federation::{Compute, Federation, Site, Visit, client_key};
-use dp_pvi_simulator::network::Partition;
+use dp_pvi_simulator::network::{ClockJump, Machine, Partition};
 use dp_pvi_simulator::noise::SeededNoise;
 
 fn numbers() -> Numbers {
@@ -182,16 +182,35 @@ fn a_site_that_is_cut_off_misses_the_round_and_comes_back() {
     assert_eq!(outcomes(&outcome.records), [RoundOutcome::Deadline, RoundOutcome::Complete, RoundOutcome::Complete]);
 }
 
+/// Two of three sites are cut off for longer than a deadline: the run is suspended, and ends when that lasts too long.
 #[test]
-fn without_a_quorum_the_run_ends_and_everybody_hears_it() {
+fn without_a_quorum_the_run_waits_for_its_sites_and_everybody_hears_its_end() {
+    let task = synchronous(3);
+    for (suspend_for, end) in [(3600, RunOutcome::Complete), (600, RunOutcome::QuorumLost)] {
+        let (mut federation, _) = federation(&task, 1, numbers());
+        let cut = |name: &str| Partition { client: client(name), from_seconds: 2, until_seconds: 4000 };
+        federation.faults.partitions = vec![cut("beta"), cut("gamma")];
+        federation.faults.delay_milliseconds = 1500;
+        federation.suspend_for = std::time::Duration::from_secs(suspend_for);
+        let sites = federation.sites.clone();
+        let outcome = federation.simulate();
+        check(&outcome, &sites, 1, "cut off");
+        assert!(outcome.records.iter().any(|record| matches!(record, Record::Suspended { .. })));
+        assert!(outcome.sites.values().all(|result| result.as_ref().unwrap().end.outcome == end));
+    }
+}
+
+/// The server's clock is set forth by days in the middle of a round: no round closes early by it.
+#[test]
+fn finding_attack_a1_a_server_s_clock_that_jumps_costs_no_round() {
     let task = synchronous(3);
     let (mut federation, _) = federation(&task, 1, numbers());
-    let cut = |name: &str| Partition { client: client(name), from_seconds: 2, until_seconds: 4000 };
-    federation.faults.partitions = vec![cut("beta"), cut("gamma")];
     federation.faults.delay_milliseconds = 1500;
+    federation.faults.clock_jumps =
+        [1, 2, 3, 4, 5, 6, 8].map(|at_seconds| ClockJump { machine: Machine::Server, at_seconds, by_seconds: 200_000 }).into();
     let outcome = federation.simulate();
-    assert_eq!(outcome.end.as_ref().unwrap().outcome, RunOutcome::QuorumLost);
-    assert!(outcome.sites.values().all(|result| result.as_ref().unwrap().end.outcome == RunOutcome::QuorumLost));
+    complete(&outcome, "jumps");
+    assert_eq!(outcomes(&outcome.records), [RoundOutcome::Complete; 3]);
 }
 
 /// Decision 23: with and without evaluators, working or failing, the bits are the same.

@@ -42,12 +42,13 @@ pub(crate) struct Plan {
     pub(crate) min_sites: u32,
     pub(crate) update_deadline: &'static str,
     pub(crate) start_deadline: &'static str,
+    pub(crate) suspend_for: &'static str,
     pub(crate) linger: &'static str,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { columns: 1, full_covariance: false, rounds: 2, min_sites: 2, update_deadline: "10m", start_deadline: "10m", linger: "5s" }
+        Self { columns: 1, full_covariance: false, rounds: 2, min_sites: 2, update_deadline: "10m", start_deadline: "10m", suspend_for: "10m", linger: "5s" }
     }
 }
 
@@ -105,8 +106,9 @@ impl Fed {
         let config = format!(
             "[server]\nname = \"{FEDERATION}\"\nlisten = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\nstate = \"state\"\n\
              [tls]\nca = \"tls/ca.pem\"\ncert = \"tls/server.pem\"\nkey = \"tls/server.key\"\n[task]\nfile = \"task.toml\"\n\
-             [phases]\nmin_sites = {}\nmax_sites = 20\nupdate_deadline = \"{}\"\nstart_deadline = \"{}\"\nlinger = \"{}\"\n",
-            plan.min_sites, plan.update_deadline, plan.start_deadline, plan.linger
+             [phases]\nmin_sites = {}\nmax_sites = 20\nupdate_deadline = \"{}\"\nstart_deadline = \"{}\"\n\
+             suspend_for = \"{}\"\nlinger = \"{}\"\n",
+            plan.min_sites, plan.update_deadline, plan.start_deadline, plan.suspend_for, plan.linger
         );
         std::fs::write(self.config_path(), config).unwrap();
         let approximation = if plan.full_covariance { "full-covariance" } else { "mean-field" };

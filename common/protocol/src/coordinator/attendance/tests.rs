@@ -221,7 +221,7 @@ fn finding_newcomer_3_rounds_that_too_many_sites_refuse_end_the_run_and_say_so()
     let mut desk = Desk::joined(&synchronous(3, 2));
     desk.submit("a", &DELTA).unwrap();
     desk.wait(DEADLINE);
-    assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::QuorumLost));
+    assert!(matches!(desk.coordinator.stage(), Stage::Suspended { .. }));
 }
 
 #[test]
