@@ -43,12 +43,12 @@ pub fn main(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(directory.join("schema.toml"))?;
     let (schema, files) = (Schema::parse(&text)?, [directory.join("hospital-1.parquet")]);
     let began = Instant::now();
-    let Snapshot { units, fingerprint } = match rest {
+    let Snapshot { units, fingerprint, screen } = match rest {
         [] => load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile_in(Path::new(folder))?)?,
         _ => load_for_run(&schema, &files, &[1; 32])?,
     };
     let threads = std::thread::available_parallelism()?;
-    let snapshot = Snapshot { units: units.on_threads(threads), fingerprint };
+    let snapshot = Snapshot { units: units.on_threads(threads), fingerprint, screen };
     println!("load: {:.2} s, {} MiB", began.elapsed().as_secs_f64(), peak()?);
     for (name, update, visit) in UPDATES {
         let task = task(&text, update)?;
