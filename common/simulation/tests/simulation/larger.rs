@@ -77,7 +77,7 @@ fn records_on_the_disk_give_the_same_bits_as_in_memory() {
         assert_eq!(needs_memory(&task), !streams, "{update}");
         let Snapshot { units, fingerprint, .. } = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile().unwrap()).unwrap();
         assert_eq!(fingerprint, in_memory.fingerprint);
-        let on_disk = Snapshot { units: units.on_threads(NonZeroUsize::new(3).unwrap()), fingerprint };
+        let on_disk = Snapshot { units: units.on_threads(NonZeroUsize::new(3).unwrap()), fingerprint, screen };
         for visit in 0..2.min(task.visits()) {
             assert_eq!(sent(&task, visit, &on_disk), sent(&task, visit, &in_memory), "{update}, visit {visit}");
         }
