@@ -75,7 +75,7 @@ fn records_on_the_disk_give_the_same_bits_as_in_memory() {
     for (model, update, streams) in UPDATES {
         let task = task(&text, model, update);
         assert_eq!(needs_memory(&task), !streams, "{update}");
-        let Snapshot { units, fingerprint, .. } = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile().unwrap()).unwrap();
+        let Snapshot { units, fingerprint, screen } = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile().unwrap()).unwrap();
         assert_eq!(fingerprint, in_memory.fingerprint);
         let on_disk = Snapshot { units: units.on_threads(NonZeroUsize::new(3).unwrap()), fingerprint, screen };
         for visit in 0..2.min(task.visits()) {
