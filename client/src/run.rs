@@ -10,14 +10,13 @@ use dp_pvi_privacy::{Hash, NoiseSource};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{LONGEST_PAUSE, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
-use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy};
+use dp_pvi_protocol::text::visible;
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 
 use crate::clock::SystemClock;
 use crate::config::{Approve, Config};
-use crate::database;
 use crate::error::{ClientError, Result};
 use crate::history::Recording;
 use crate::snapshot::LocalSchema;
@@ -84,10 +83,9 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
     let policy = Policy { partial_runs, ..policy };
     let schema = LocalSchema::read(&config.data.schema)?;
     let ledger = ledger.of_units(schema.schema().unit_in_words())?;
-    let rows = database::declared(config.data.database.as_ref(), schema.schema())?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config, noise).await?;
-    let mut participant = Participant::new(identity, policy, private.nominal_units, ledger).with_rows(rows);
+    let mut participant = Participant::new(identity, policy, private.nominal_units, ledger).with_rows(trainer.origin().clone());
     let mut transport = Recording::new(GrpcTransport::new(&config.site, tls), &config.site.state, &config.data.name);
     let patience = patience(config);
     let outcome = drive_site(&mut participant, &mut transport, &mut trainer, &SystemClock, observer, &patience)
@@ -149,7 +147,8 @@ pub fn verdict(ended: &Ended) -> Result<()> {
     // The server's words, cut and shown as those of somebody else.
     let why = |otherwise: &str| ended.end.reason().map_or_else(|| otherwise.to_owned(), |reason| visible(&reason).into_owned());
     let aborted = |what: &str, otherwise: &str| {
-        let message = format!("{what}: {}; the posterior of the last complete round stands, and what was charged stays charged", why(otherwise));
+        let message =
+            format!("{what}: {}; the posterior of the last complete round stands, and what was charged stays charged", why(otherwise));
         Err(ClientError::Aborted(message.into()))
     };
     match ended.end.outcome {

@@ -28,6 +28,7 @@ use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
 use dp_pvi_privacy::{ClientId, Hash, RunId, Units};
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_reading::origin::{Origin, RowsBy};
 use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
@@ -109,8 +110,8 @@ struct Source {
     threads: NonZeroUsize,
     /// The file that says which runs this site is in.
     runs: PathBuf,
-    /// They are the answer to a query.
-    of_query: bool,
+    /// What the site says of where they come from.
+    origin: Origin,
     /// A cluster of the site that sums their terms.
     engine: Option<Engine>,
 }
@@ -155,7 +156,7 @@ impl Snapshot {
         let schema = LocalSchema::read(&config.data.schema)?;
         let slots = config.data.private.as_ref().map(|private| private.nominal_units);
         let file = config.site.state.join(format!("records-{}.json", config.data.name));
-        let (files, kept) = records(config, schema.schema(), &file)?;
+        let (files, kept, origin) = records(config, schema.schema(), &file)?;
         let source = Source {
             files,
             kept,
@@ -163,7 +164,7 @@ impl Snapshot {
             slots,
             threads: config.site.threads,
             runs: file.clone(),
-            of_query: config.data.database.is_some(),
+            origin,
             engine: config.data.engine.clone(),
         };
         let on_disk = config.data.is_on_disk(schema.schema());
@@ -202,6 +203,12 @@ impl Snapshot {
         }
     }
 
+    /// Where the records come from.
+    #[must_use]
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.source.origin
+    }
+
     /// The site's position in the task's list of sites, where it has one.
     ///
     /// # Errors
@@ -218,7 +225,7 @@ impl Snapshot {
     /// rows do not have.
     pub fn fits(&self, task: &ResolvedTask) -> Result<()> {
         self.place(task)?;
-        if self.source.of_query
+        if (self.source.origin.by != RowsBy::Files)
             && let Some(update) = task.cuts_by_order()
         {
             return Err(ClientError::Data(
@@ -493,11 +500,11 @@ fn joined(file: &Path) -> Result<Joined> {
 }
 
 /// The records of a run. Rows of a database that were kept for a run which is not over are read in place of the database's of today.
-fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFile>, Option<Kept>)> {
-    let Some(database) = &config.data.database else { return Ok((look_at(config, schema)?, None)) };
-    if database.keep == KeepRows::Process {
-        return Ok((look_at(config, schema)?, None));
-    }
+fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFile>, Option<Kept>, Origin)> {
+    let Some(database) = config.data.database.as_ref().filter(|database| database.keep == KeepRows::Run) else {
+        let (files, origin) = today(config, schema)?;
+        return Ok((files, None, origin));
+    };
     let kept = Kept::of(&config.site.state, &config.data.name);
     let rows = match joined(file)?.runs.keys().next() {
         Some(run) => kept.rows()?.inspect(|_| {
@@ -509,11 +516,11 @@ fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFil
         }),
         None => None,
     };
-    let rows = match rows {
+    let (rows, origin) = match rows {
         Some(rows) => rows,
         None => kept.fetch(database, schema)?,
     };
-    Ok((vec![rows], Some(kept)))
+    Ok((vec![rows], Some(kept), origin))
 }
 
 /// The records as they are now, for a look that no run depends on.
@@ -521,10 +528,15 @@ fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFil
 /// # Errors
 /// As reading a database has them: see [`crate::database`].
 pub(crate) fn look_at(config: &Config, schema: &Schema) -> Result<Vec<DataFile>> {
-    match &config.data.database {
-        None => Ok(config.data.files.iter().cloned().map(DataFile::At).collect()),
-        Some(database) => Ok(vec![database::fetch(database, schema, &config.site.state.join("records"))?]),
-    }
+    today(config, schema).map(|(files, _)| files)
+}
+
+fn today(config: &Config, schema: &Schema) -> Result<(Vec<DataFile>, Origin)> {
+    let Some(database) = &config.data.database else {
+        return Ok((config.data.files.iter().cloned().map(DataFile::At).collect(), Origin::default()));
+    };
+    let (rows, origin) = database::fetch(database, schema, &config.site.state.join("records"))?;
+    Ok((vec![rows], origin))
 }
 
 impl Source {

@@ -18,6 +18,9 @@ pub enum LogFormat {
     Json,
 }
 
+/// What is never logged.
+const QUIET: [&str; 2] = ["tokio_postgres=off", "postgres_protocol=off"];
+
 /// Starts logging. `verbosity`: 0 = warnings and progress, negative = errors only, 1 = debug, 2 = everything. `RUST_LOG` decides over it.
 pub fn init(format: LogFormat, verbosity: i8) {
     let default = match verbosity {
@@ -27,6 +30,8 @@ pub fn init(format: LogFormat, verbosity: i8) {
         _ => "debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    // What a database says unasked, and the questions that it is asked, may hold values of records: whatever is wished for, they are not logged.
+    let filter = QUIET.iter().filter_map(|quiet| quiet.parse().ok()).fold(filter, EnvFilter::add_directive);
     let colour = if std::io::stderr().is_terminal() { Colour::OnTerminal } else { Colour::Never };
     log::start(format.form(), filter, colour, || progress::Stderr);
 }

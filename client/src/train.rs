@@ -29,6 +29,11 @@ pub struct SiteTrainer<N> {
 }
 
 impl<N> SiteTrainer<N> {
+    /// Where the records come from.
+    pub(crate) fn origin(&self) -> &dp_pvi_reading::origin::Origin {
+        self.snapshot.origin()
+    }
+
     /// Reads the configured files.
     ///
     /// # Errors

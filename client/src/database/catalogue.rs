@@ -87,7 +87,7 @@ impl<'a> Catalogue<'a> {
         };
         let cell = |place| row.try_get(place).ok().flatten().unwrap_or_default();
         let (oid, kind) = (cell(0).to_owned(), cell(1).chars().next().unwrap_or('?'));
-        let (secured, children, foreign) = (cell(2) == "t", cell(3) == "t", cell(4) == "t");
+        let [secured, children, foreign, partition, stored] = [2, 3, 4, 5, 6].map(|place| cell(place) == "t");
         if !self.description.vouched.contains(table) {
             let word = match self.description.public.contains(table) {
                 true => "make a table of it",
@@ -108,6 +108,12 @@ impl<'a> Catalogue<'a> {
                 return Err(
                     self.refuse(&format!("{table} has a partition that is a foreign table, whose rows another server makes: {word}"))
                 );
+            }
+            if partition {
+                return Err(self.refuse(&format!("{table} is a part of a partitioned table: name the whole one; or {word}")));
+            }
+            if stored {
+                return Err(self.refuse(&format!("the rows of {table} are stored by a method that is not PostgreSQL's own: {word}")));
             }
             if kind == 'r' && children {
                 return Err(self.refuse(&format!("other tables inherit from {table}, and its keys are not unique over them: {word}")));
@@ -184,7 +190,7 @@ impl<'a> Catalogue<'a> {
             Some(lookup) => self.lookup(table, &fetched.column, family, lookup)?,
         };
         for need in &fetched.need {
-            let number = matches!(family, Family::Integer | Family::Decimal | Family::Float);
+            let number = matches!(family, Family::Integer | Family::Decimal | Family::Float | Family::Real);
             let date = matches!(family, Family::Date | Family::Time);
             let (held, words) = match need {
                 Need::Number => (number, "a number"),
@@ -234,7 +240,7 @@ impl<'a> Catalogue<'a> {
             }
             Test::In(values) => values.iter().collect(),
             Test::Between { from, to } => {
-                if !matches!(family, Family::Integer | Family::Decimal | Family::Float | Family::Date | Family::Time) {
+                if !matches!(family, Family::Integer | Family::Decimal | Family::Float | Family::Real | Family::Date | Family::Time) {
                     return Err(self.refuse(&format!("{place}: from and to are for numbers and dates, and it is of type {}", known.kind)));
                 }
                 from.iter().chain(to).collect()

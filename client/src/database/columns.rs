@@ -88,8 +88,10 @@ pub(super) enum Family {
     Integer,
     /// `numeric`.
     Decimal,
-    /// `real` and `double precision`.
+    /// `double precision`.
     Float,
+    /// `real`.
+    Real,
     Text,
     Truth,
     Date,
@@ -114,6 +116,7 @@ impl Family {
         let family = match cell {
             CellType::Whole => Self::Integer,
             CellType::Decimal => Self::Decimal,
+            CellType::Float if name == "float4" => Self::Real,
             CellType::Float => Self::Float,
             CellType::Truth => Self::Truth,
             CellType::Date => Self::Date,
@@ -128,16 +131,25 @@ impl Family {
     pub(super) fn has(self, constant: &str) -> bool {
         match self {
             Self::Integer => constant.parse::<i64>().is_ok(),
-            Self::Decimal | Self::Float => constant.parse::<f64>().is_ok_and(f64::is_finite) && constant.len() <= 64,
+            Self::Decimal | Self::Float => constant.len() <= 64 && constant.parse::<f64>().is_ok_and(|number| is_stored(number, constant)),
+            Self::Real => constant.len() <= 64 && constant.parse::<f32>().is_ok_and(|number| is_stored(number.into(), constant)),
             Self::Truth => constant == "true" || constant == "false",
             Self::Text | Self::Enumeration => true,
             Self::Uuid => {
                 let groups: Vec<usize> = constant.split('-').map(str::len).collect();
                 groups == [8, 4, 4, 4, 12] && constant.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
             }
-            Self::Date | Self::Time => day(constant).is_some() && time_of_day(constant.get(10..).unwrap_or_default()),
+            Self::Date | Self::Time => {
+                day(constant).is_some_and(|day| day.year() > 0) && time_of_day(constant.get(10..).unwrap_or_default())
+            }
         }
     }
+}
+
+/// Whether the number is neither infinite nor so small that it became 0.
+fn is_stored(number: f64, text: &str) -> bool {
+    let digits = text.split(['e', 'E']).next().unwrap_or_default();
+    number.is_finite() && (number != 0.0 || !digits.bytes().any(|byte| (b'1'..=b'9').contains(&byte)))
 }
 
 /// The day of `yyyy-mm-dd`, alone or before a time.

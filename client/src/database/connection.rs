@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_stream::StreamExt;
@@ -26,7 +27,9 @@ use crate::keys;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Rows of one answer.
 pub(super) const BATCH: usize = 2_048;
-/// Bytes of the cells of one answer.
+/// What a row and a cell take beside their text.
+const CELL: usize = 24;
+/// Bytes of the rows of one answer.
 const LONGEST_ANSWER: usize = 1 << 28;
 /// The variable that PostgreSQL's own programs read.
 const PASSWORD: &str = "PGPASSWORD";
@@ -64,7 +67,10 @@ fn moving(connection: impl Future<Output = std::result::Result<(), Error>> + Sen
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// Read tables that a description names: every name is that of `pg_catalog` or has its schema.
-    Described,
+    Described {
+        /// A table whose rows a policy would hide ends the reading. Relations that the operator vouches for may have one.
+        row_security: bool,
+    },
     /// Read what a query of the operator's says.
     Query,
     /// Make temporary views, too. It ends without a trace.
@@ -87,11 +93,22 @@ impl Connection {
         let mode = if access == Access::Trial { "READ WRITE" } else { "READ ONLY" };
         let mut settings = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ {mode}; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL extra_float_digits = 1; \
-             SET LOCAL TimeZone = 'UTC'; SET LOCAL standard_conforming_strings = on; SET LOCAL statement_timeout = {}",
+             SET LOCAL TimeZone = 'UTC'; SET LOCAL standard_conforming_strings = on; \
+             SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = {}",
             database.answer.as_millis()
         );
-        if access == Access::Described {
-            settings.push_str("; SET LOCAL search_path = pg_catalog; SET LOCAL row_security = off");
+        if let Access::Described { row_security } = access {
+            // Where the planner proves that a part of a table or of an index holds no row of the answer, it calls functions of the site's: those of the table's
+            // conditions and of its indexes. So it does without.
+            settings.push_str("; SET LOCAL search_path = pg_catalog");
+            for what in
+                ["constraint_exclusion", "enable_partition_pruning", "enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan"]
+            {
+                settings.push_str(&format!("; SET LOCAL {what} = off"));
+            }
+            if row_security {
+                settings.push_str("; SET LOCAL row_security = off");
+            }
         }
         connection.execute(&settings).await?;
         Ok(connection)
@@ -103,7 +120,7 @@ impl Connection {
             config.password(password.as_slice());
         }
         config.application_name("dp-pvi-client");
-        let failed = |e: Error| explain(database, &e);
+        let failed = |e: Error| explain(database, &e, Words::Told);
         match &database.tls {
             DatabaseTls::Required { ca } => {
                 let roots = roots(&keys::read_public("database.ca", ca)?)?;
@@ -152,7 +169,7 @@ impl Connection {
     /// See [`super::fetch`].
     pub(super) async fn execute(&self, sql: &str) -> Result<()> {
         let answer = timeout(self.database.answer, self.client.batch_execute(sql)).await;
-        answer.map_err(|_| self.silent())?.map_err(|e| self.failed(&e))
+        answer.map_err(|_| self.silent())?.map_err(|e| explain(&self.database, &e, Words::Told))
     }
 
     /// Runs a statement that gives at most [`BATCH`] rows.
@@ -160,18 +177,44 @@ impl Connection {
     /// # Errors
     /// See [`super::fetch`].
     pub(super) async fn ask(&self, sql: &str) -> Result<Vec<SimpleQueryRow>> {
+        self.measured(sql).await.map(|(rows, _)| rows)
+    }
+
+    /// The same with the bytes that the rows take.
+    ///
+    /// # Errors
+    /// See [`super::fetch`].
+    pub(super) async fn measured(&self, sql: &str) -> Result<(Vec<SimpleQueryRow>, usize)> {
         timeout(self.database.answer, self.answer(sql)).await.map_err(|_| self.silent())?
     }
 
-    async fn answer(&self, sql: &str) -> Result<Vec<SimpleQueryRow>> {
+    /// Keeps tables as they are until the transaction ends.
+    ///
+    /// # Errors
+    /// See [`super::fetch`].
+    pub(super) async fn hold(&self, locks: &str) -> Result<()> {
+        match timeout(self.database.answer, self.client.batch_execute(locks)).await.map_err(|_| self.silent())? {
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => {
+                let words = error.as_db_error().map_or_else(String::new, |said| shortened(said.message()));
+                let file = self.database.rows.file().display();
+                Err(ClientError::Data(
+                    format!("{file}: the database has no such table ({words}); names are taken as they are written, capitals too").into(),
+                ))
+            }
+            answer => answer.map_err(|e| explain(&self.database, &e, Words::Told)),
+        }
+    }
+
+    async fn answer(&self, sql: &str) -> Result<(Vec<SimpleQueryRow>, usize)> {
         let stream = self.client.simple_query_raw(sql).await.map_err(|e| self.failed(&e))?;
         tokio::pin!(stream);
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while let Some(message) = stream.next().await {
             let SimpleQueryMessage::Row(row) = message.map_err(|e| self.failed(&e))? else { continue };
             for place in 0..row.len() {
-                bytes += row.try_get(place).map_err(|e| self.failed(&e))?.map_or(0, str::len);
+                bytes += CELL + row.try_get(place).map_err(|e| self.failed(&e))?.map_or(0, str::len);
             }
+            bytes += CELL;
             if rows.len() == BATCH || bytes > LONGEST_ANSWER {
                 return Err(ClientError::Unavailable(
                     format!(
@@ -183,7 +226,7 @@ impl Connection {
             }
             rows.push(row);
         }
-        Ok(rows)
+        Ok((rows, bytes))
     }
 
     /// Prepares a statement, so that its columns are known.
@@ -192,14 +235,14 @@ impl Connection {
     /// See [`super::fetch`].
     pub(super) async fn prepare(&self, sql: &str) -> Result<Statement> {
         let answer = timeout(self.database.answer, self.client.prepare(sql)).await;
-        answer.map_err(|_| self.silent())?.map_err(|e| self.failed(&e))
+        answer.map_err(|_| self.silent())?.map_err(|e| explain(&self.database, &e, Words::Told))
     }
 
     /// What went wrong, in words for the operator.
     pub(super) fn failed(&self, error: &Error) -> ClientError {
         let ended = self.ended.lock().ok();
         let why = ended.as_ref().and_then(|ended| ended.as_ref()).filter(|_| error.is_closed());
-        explain(&self.database, why.unwrap_or(error))
+        explain(&self.database, why.unwrap_or(error), Words::Hidden)
     }
 
     fn silent(&self) -> ClientError {
@@ -238,8 +281,20 @@ fn roots(pem: &str) -> Result<RootCertStore> {
     if roots.is_empty() { Err(none()) } else { Ok(roots) }
 }
 
+/// Whether the database's own words are shown: not where it may have looked at a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Words {
+    Told,
+    Hidden,
+}
+
+/// Words of the database, of a length that a person reads.
+fn shortened(words: &str) -> String {
+    words.chars().take(300).collect()
+}
+
 /// What went wrong, in words for the operator. What may quote a cell is told by its kind.
-pub(super) fn explain(database: &Database, error: &Error) -> ClientError {
+fn explain(database: &Database, error: &Error, words: Words) -> ClientError {
     let place = database.place();
     let Some(said) = error.as_db_error() else {
         let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
@@ -248,21 +303,19 @@ pub(super) fn explain(database: &Database, error: &Error) -> ClientError {
         );
     };
     let code = said.code().code();
+    let told = shortened(said.message());
+    let told = if words == Words::Told { told.as_str() } else { code };
     let data = |words: String| ClientError::Data(words.into());
     match code {
         "28P01" | "28000" => data(format!(
             "the database at {place} refuses the login ({}): check [database] url, and the password in password_file or in {PASSWORD}",
-            said.message()
+            told
         )),
         "42501" => data(format!(
             "the database user may not read what is asked for ({}): GRANT SELECT on it, to this user alone",
-            said.message()
+            told
         )),
-        "3D000" => data(format!("the database at {place} does not exist ({}): check [database] url", said.message())),
-        // Syntax and names: words about the query.
-        _ if code.starts_with("42") || code.starts_with("0A") || code.starts_with("25") => {
-            data(format!("the database cannot answer ({}): correct {}", said.message(), database.rows.file().display()))
-        }
+        "3D000" => data(format!("the database at {place} does not exist ({}): check [database] url", told)),
         "57014" => ClientError::Unavailable(
             format!(
                 "the database at {place} stopped a question that took longer than [database] answer_seconds: nothing was sent and nothing charged; allow more, or \
@@ -270,13 +323,17 @@ pub(super) fn explain(database: &Database, error: &Error) -> ClientError {
             )
             .into(),
         ),
-        _ if code.starts_with("57") || code.starts_with("08") || code.starts_with("53") => ClientError::Unavailable(
+        _ if ["25P03", "40001", "40P01", "55P03"].contains(&code) || code.starts_with("57") || code.starts_with("08") || code.starts_with("53") => ClientError::Unavailable(
             format!(
                 "the database at {place} ended the connection or has no room ({}): nothing was sent and nothing charged; start again",
-                said.message()
+                told
             )
             .into(),
         ),
+        // Syntax and names: words about the query.
+        _ if code.starts_with("42") || code.starts_with("0A") || code.starts_with("25") => {
+            data(format!("the database cannot answer ({}): correct {}", told, database.rows.file().display()))
+        }
         _ => data(format!(
             "the database failed (error {code}); its words may quote a record and are not shown: run {} there by hand",
             database.rows.file().display()

@@ -15,7 +15,7 @@ pub(super) const LONGEST_NAME: usize = 63;
 /// Sources of one description, and columns of one row.
 const MOST: usize = 256;
 /// Days around the index date that a window may reach: 400 years.
-const FARTHEST: i32 = 146_097;
+const FARTHEST: u32 = 146_097;
 
 /// A checked description.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Description {
     pub public: Vec<Table>,
     /// Views and other relations of persons for whose rows the operator gives a word.
     pub vouched: Vec<Table>,
+    /// Whether the file has no letter beyond Latin-1.
+    latin: bool,
 }
 
 /// A table with its schema.
@@ -186,9 +188,18 @@ impl Description {
     /// Whether every cell of a row is a cell of one row of one table, or follows from it and public tables.
     #[must_use]
     pub fn own_rows_only(&self) -> bool {
-        self.index.as_ref().is_none_or(|index| matches!(index, Rule::Own(_)))
+        // The rows of another table stand or fall with the person's row, too.
+        self.base == 0
+            && self.index.as_ref().is_none_or(|index| matches!(index, Rule::Own(_)))
             && self.keep.is_empty()
             && self.columns.iter().all(|column| matches!(column.rule, Rule::Own(_)))
+    }
+}
+
+impl Description {
+    /// Whether every name and constant has a form in Latin-1.
+    pub(super) fn is_latin(&self) -> bool {
+        self.latin
     }
 }
 

@@ -11,6 +11,9 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 
 /// Longest message: a row with all its cells is one.
 pub(super) const LONGEST: u32 = 1 << 26;
+/// Types of messages that come unasked, and how many bytes of them a connection may bring.
+const UNASKED: [u8; 3] = *b"SNA";
+const MOST_UNASKED: u64 = 1 << 20;
 /// Type of the message that asks for a login.
 const AUTHENTICATION: u8 = b'R';
 /// It asks for the password itself, or for its MD5 with a salt, which is as good as the password to whoever can try many.
@@ -29,12 +32,14 @@ struct Watch {
     head: [u8; 9],
     have: usize,
     rest: u32,
+    /// Bytes of messages that nobody asked for: settings, notices, notifications. The protocol library keeps what they say.
+    unasked: u64,
 }
 
 impl<S> Frames<S> {
     /// Over an encrypted stream (`encrypted`), or one on this machine.
     pub(super) fn new(stream: S, encrypted: bool) -> Self {
-        Self { stream, watch: Watch { clear: !encrypted, head: [0; 9], have: 0, rest: 0 } }
+        Self { stream, watch: Watch { clear: !encrypted, head: [0; 9], have: 0, rest: 0, unasked: 0 } }
     }
 }
 
@@ -69,6 +74,12 @@ impl Watch {
             return Err(io::Error::other(format!(
                 "the server sends a message of {length} bytes, and at most {LONGEST} are taken: is a cell that long?"
             )));
+        }
+        if UNASKED.contains(&kind) && self.have == 5 {
+            self.unasked += u64::from(length);
+            if self.unasked > MOST_UNASKED {
+                return Err(io::Error::other("the server sends more notices and settings than anybody reads"));
+            }
         }
         let whole = if kind == AUTHENTICATION && length >= 8 { 9 } else { 5 };
         if self.have < whole {
@@ -186,6 +197,14 @@ mod tests {
         }
         let head = [&[b'D'][..], &LONGEST.to_be_bytes()].concat();
         assert!(watch(false).see(&head).is_ok());
+    }
+
+    #[test]
+    fn notices_without_end_are_refused() {
+        let mut watch = watch(false);
+        let notice = message(b'N', &[7; 1 << 10]);
+        assert!((0..1000).all(|_| watch.see(&notice).is_ok()));
+        assert!((0..100).any(|_| watch.see(&notice).is_err()));
     }
 
     #[test]

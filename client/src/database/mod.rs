@@ -28,11 +28,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dp_pvi_data::DataFile;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_reading::origin::{Origin as Declared, RowsBy as DeclaredBy};
+
+use tokio::time::timeout;
 
 use self::description::Description;
 use crate::config::{Database, KeepRows, RowsBy};
@@ -55,19 +58,19 @@ impl Kept {
     ///
     /// # Errors
     /// [`ClientError::Config`]: somebody else can read them.
-    pub(crate) fn rows(&self) -> Result<Option<DataFile>> {
+    pub(crate) fn rows(&self) -> Result<Option<(DataFile, Declared)>> {
         if !self.path.exists() {
             return Ok(None);
         }
         keys::check_private("site.state", &self.path)?;
-        Ok(Some(DataFile::At(self.path.clone())))
+        Ok(Some((DataFile::At(self.path.clone()), rows::declared(&self.path)?)))
     }
 
     /// Reads the rows and keeps them until the run has ended, or as long as the process lives.
     ///
     /// # Errors
     /// As [`fetch`].
-    pub(crate) fn fetch(&self, database: &Database, schema: &Schema) -> Result<DataFile> {
+    pub(crate) fn fetch(&self, database: &Database, schema: &Schema) -> Result<(DataFile, Declared)> {
         if database.keep == KeepRows::Process {
             return fetch(database, schema, &self.path);
         }
@@ -81,15 +84,16 @@ impl Kept {
             _ => {}
         }
         let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&fresh).map_err(unavailable)?;
-        let written = write(database, schema, &mut file)
-            .and_then(|()| file.sync_all().and_then(|()| fs::rename(&fresh, &self.path)).map_err(unavailable))
-            .and_then(|()| File::open(folder).and_then(|folder| folder.sync_all()).map_err(unavailable));
-        if let Err(error) = written {
+        let written = read_into(database, schema.unit_column(), &mut file).and_then(|declared| {
+            file.sync_all().and_then(|()| fs::rename(&fresh, &self.path)).map_err(unavailable)?;
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(unavailable)?;
+            Ok(declared)
+        });
+        let declared = written.inspect_err(|_| {
             // The error says what to do; a file that stays is removed at the next start.
             let _ = fs::remove_file(&fresh);
-            return Err(error);
-        }
-        Ok(DataFile::Open { name: database.rows.file().to_owned(), file })
+        })?;
+        Ok((DataFile::Open { name: database.rows.file().to_owned(), file }, declared))
     }
 
     /// Deletes them.
@@ -112,17 +116,13 @@ impl Kept {
 /// # Errors
 /// [`ClientError::Config`]: the description or query, the password, the authority. [`ClientError::Refused`]: a table is not what the description
 /// needs, or nobody vouches for the query. [`ClientError::Unavailable`]: the database does not answer, or the disk is full. [`ClientError::Data`]: the database refuses.
-pub(crate) fn fetch(database: &Database, schema: &Schema, beside: &Path) -> Result<DataFile> {
+pub(crate) fn fetch(database: &Database, schema: &Schema, beside: &Path) -> Result<(DataFile, Declared)> {
     let folder = folder_of(beside);
     make_private(folder)?;
     let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", folder.display()), e));
     let mut file = tempfile::tempfile_in(folder).map_err(unavailable)?;
-    write(database, schema, &mut file)?;
-    Ok(DataFile::Open { name: database.rows.file().to_owned(), file })
-}
-
-fn write(database: &Database, schema: &Schema, file: &mut File) -> Result<()> {
-    write_rows(database, schema.unit_column(), file)
+    let declared = read_into(database, schema.unit_column(), &mut file)?;
+    Ok((DataFile::Open { name: database.rows.file().to_owned(), file }, declared))
 }
 
 /// Writes the rows as a Parquet file of texts. Those of a description have the person's key in `unit_column`, if there is one.
@@ -130,8 +130,19 @@ fn write(database: &Database, schema: &Schema, file: &mut File) -> Result<()> {
 /// # Errors
 /// As reading the records of a run from a database: the description or query, a table that is not what it needs, the connection.
 pub fn write_rows(database: &Database, unit_column: Option<&str>, file: &mut File) -> Result<()> {
+    read_into(database, unit_column, file).map(drop)
+}
+
+/// The same, and where the rows come from. The file that says what they are is read once.
+fn read_into(database: &Database, unit_column: Option<&str>, file: &mut File) -> Result<Declared> {
     let source = Origin::read(database, unit_column)?;
-    block_on(async { rows::write(database, &source, unit_column, file).await })
+    block_on(async {
+        let read = timeout(LONGEST_READ, rows::write(database, &source, unit_column, file)).await;
+        read.unwrap_or_else(|_| {
+            Err(ClientError::Unavailable("the database has not given all rows within a day: nothing was sent and nothing charged".into()))
+        })
+    })?;
+    Ok(source.declared())
 }
 
 /// Waits for work with the database.
@@ -149,21 +160,6 @@ fn block_on<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> 
     })
 }
 
-/// Where a site says that its rows come from: what its hello declares.
-///
-/// # Errors
-/// The description or query cannot be read, or nobody vouches for the query.
-pub(crate) fn declared(database: Option<&Database>, schema: &Schema) -> Result<Declared> {
-    let Some(database) = database else { return Ok(Declared::default()) };
-    let names = |tables: &[description::Table]| tables.iter().map(ToString::to_string).collect();
-    Ok(match Origin::read(database, schema.unit_column())? {
-        Origin::Description(description) => {
-            Declared { by: DeclaredBy::Description, public_tables: names(&description.public), vouched: names(&description.vouched) }
-        }
-        Origin::Query(_) => Declared { by: DeclaredBy::Query, ..Declared::default() },
-    })
-}
-
 /// What the rows are, read from its file and checked as far as the text goes.
 #[derive(Debug)]
 pub(crate) enum Origin {
@@ -174,6 +170,17 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// Where a site says that its rows come from: what its hello declares.
+    fn declared(&self) -> Declared {
+        let names = |tables: &[description::Table]| tables.iter().map(ToString::to_string).collect();
+        match self {
+            Self::Description(description) => {
+                Declared { by: DeclaredBy::Description, public_tables: names(&description.public), vouched: names(&description.vouched) }
+            }
+            Self::Query(_) => Declared { by: DeclaredBy::Query, ..Declared::default() },
+        }
+    }
+
     /// Reads the file that says what the rows are.
     ///
     /// # Errors
@@ -205,6 +212,8 @@ impl Origin {
     }
 }
 
+/// How long all questions together may take.
+const LONGEST_READ: Duration = Duration::from_secs(86_400);
 /// Longest description or query that is read.
 const LONGEST: u64 = 1 << 17;
 

@@ -12,22 +12,36 @@ use time::Date;
 use super::catalogue::Plan;
 use super::columns::{Family, day};
 use super::description::{Description, Give, Rows, Rule};
+use crate::error::{ClientError, Result};
 
 /// A cell, or no value.
 pub(super) type Cell = Option<Box<str>>;
 /// The cells of one row of one source.
 pub(super) type Record = Vec<Cell>;
 
-/// The rows that the description makes of one person. `groups` has the rows of each source with that person's key, in any order; the first source has
+/// Rows of one person that are looked at, for all rows that are made of them.
+const MOST_LOOKS: usize = 1 << 30;
+
+/// Gives the rows that the description makes of one person. `groups` has the rows of each source with that person's key, in any order; the first source has
 /// the person's own row. Without one there is nothing.
-pub(super) fn rows(description: &Description, plan: &Plan, groups: &mut [Vec<Record>]) -> Vec<Record> {
+pub(super) fn rows(
+    description: &Description,
+    plan: &Plan,
+    groups: &mut [Vec<Record>],
+    give: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
     groups.iter_mut().for_each(|group| group.sort_unstable());
     let groups = &*groups;
-    let Some(person) = groups.first().and_then(|persons| persons.first()) else { return Vec::new() };
+    let Some(person) = groups.first().and_then(|persons| persons.first()) else { return Ok(()) };
     // A person has one row, or the operator's word for a view says so.
     let base =
         if description.base == 0 { std::slice::from_ref(person) } else { groups.get(description.base).map_or(&[][..], Vec::as_slice) };
-    base.iter().filter_map(|own| Row { description, plan, groups, person, own, index: None }.cells()).collect()
+    if base.len().saturating_mul(groups.iter().map(Vec::len).sum()) > MOST_LOOKS {
+        return Err(ClientError::Unavailable(
+            "one person has too many rows for rules that look at all of them for each: narrow the sources by `where`".into(),
+        ));
+    }
+    base.iter().filter_map(|own| Row { description, plan, groups, person, own, index: None }.cells()).try_for_each(give)
 }
 
 struct Row<'a> {
@@ -129,7 +143,7 @@ impl<'a> Rank<'a> {
     /// `None` for what has no place in the order: dates before the year 1 or after 9999, infinite ones.
     fn of(family: Family, text: &'a str) -> Option<Self> {
         let number = match family {
-            Family::Integer | Family::Decimal | Family::Float => text.parse().ok()?,
+            Family::Integer | Family::Decimal | Family::Float | Family::Real => text.parse().ok()?,
             // The text of a date or time within these years is in their order.
             Family::Date | Family::Time => day(text).map(|_| 0.0)?,
             Family::Text | Family::Truth | Family::Uuid | Family::Enumeration => 0.0,

@@ -1,13 +1,17 @@
 //! The rows, batch by batch, into a Parquet file of texts.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use dp_pvi_proto::problem::Problem;
+use dp_pvi_reading::origin::Origin as Declared;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
@@ -16,11 +20,15 @@ use super::catalogue::Catalogue;
 use super::columns;
 use super::connection::{Access, BATCH, Connection};
 use super::description::Description;
-use super::person;
-use super::streams::Stream;
+use super::streams::{LONGEST_PERSON, Stream};
+use super::{person, select};
 use crate::config::Database;
 use crate::error::{ClientError, Result};
 
+/// Name under which a file of rows says where they come from.
+const ORIGIN: &str = "dp-pvi rows";
+/// Bytes of one row group.
+const GROUP: usize = 1 << 26;
 /// Cells of one row group: what is in memory at once, here and when the file is read.
 const CELLS: usize = 1 << 18;
 /// Encodings whose texts always have a UTF-8 form, in the same order.
@@ -32,13 +40,20 @@ const ENCODINGS: [&str; 2] = ["UTF8", "LATIN1"];
 /// See [`super::fetch`].
 pub(super) async fn write(database: &Database, origin: &Origin, unit_column: Option<&str>, file: &mut File) -> Result<()> {
     match origin {
-        Origin::Description(description) => described(database, description, unit_column, file).await,
-        Origin::Query(query) => queried(database, query, file).await,
+        Origin::Description(description) => described(database, origin, description, unit_column, file).await,
+        Origin::Query(query) => queried(database, origin, query, file).await,
     }
 }
 
-async fn described(database: &Database, description: &Description, unit_column: Option<&str>, file: &mut File) -> Result<()> {
-    let connection = Connection::open(database, Access::Described).await?;
+async fn described(
+    database: &Database,
+    origin: &Origin,
+    description: &Description,
+    unit_column: Option<&str>,
+    file: &mut File,
+) -> Result<()> {
+    let connection = Connection::open(database, Access::Described { row_security: description.vouched.is_empty() }).await?;
+    connection.hold(&select::locks(description)).await?;
     let place = database.rows.file().display().to_string();
     let encoding = connection.ask("SHOW server_encoding").await?;
     let encoding = encoding.first().and_then(|row| row.try_get(0).ok().flatten());
@@ -52,35 +67,41 @@ async fn described(database: &Database, description: &Description, unit_column: 
             .into(),
         ));
     }
+    if encoding == Some("LATIN1") && !description.is_latin() {
+        return Err(ClientError::Refused(
+            format!("{place}: the database's encoding is Latin-1, and a name or constant has a letter that it lacks").into(),
+        ));
+    }
     let plan = Catalogue::read(&connection, description, place).await?.plan()?;
     let mut streams = Vec::with_capacity(plan.sources.len());
     for (place, planned) in plan.sources.iter().enumerate() {
         streams.push(Stream::open(&connection, planned, place).await?);
     }
     let names: Vec<&str> = unit_column.into_iter().chain(description.columns()).collect();
-    let mut writer = Writer::new(file, &names)?;
+    let mut writer = Writer::new(file, &names, origin)?;
     while let Some(persons) = streams.first_mut() {
         let Some(key) = persons.next_key(&connection).await?.cloned() else { break };
         let mut groups = Vec::with_capacity(streams.len());
+        let mut bytes = 0;
         for stream in &mut streams {
-            groups.push(stream.take(&connection, &key).await?);
+            let (group, of_group) = stream.take(&connection, &key, LONGEST_PERSON.saturating_sub(bytes)).await?;
+            bytes += of_group;
+            groups.push(group);
         }
         let id = unit_column.map(|_| key.text());
-        for row in person::rows(description, &plan, &mut groups) {
-            writer.row(id.iter().cloned().map(Some).chain(row))?;
-        }
+        person::rows(description, &plan, &mut groups, &mut |row| writer.row(id.iter().cloned().map(Some).chain(row)))?;
     }
     writer.close()?;
     connection.execute("COMMIT").await
 }
 
-async fn queried(database: &Database, query: &str, file: &mut File) -> Result<()> {
+async fn queried(database: &Database, origin: &Origin, query: &str, file: &mut File) -> Result<()> {
     let connection = Connection::open(database, Access::Query).await?;
     // One statement with a result, or an error: so the text can be the body of a cursor.
     let columns = columns::of(&connection.prepare(query).await?)?;
     connection.execute(&format!("DECLARE records NO SCROLL CURSOR FOR {query}")).await?;
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    let mut writer = Writer::new(file, &names)?;
+    let mut writer = Writer::new(file, &names, origin)?;
     loop {
         let answer = connection.ask(&format!("FETCH FORWARD {BATCH} FROM records")).await?;
         if answer.is_empty() {
@@ -99,16 +120,31 @@ async fn queried(database: &Database, query: &str, file: &mut File) -> Result<()
     connection.execute("COMMIT").await
 }
 
+/// Where the rows of a file that this program wrote come from.
+///
+/// # Errors
+/// [`ClientError::Data`]: it does not say so.
+pub(super) fn declared(path: &Path) -> Result<Declared> {
+    let damaged = || ClientError::Data(format!("{}: is not what this program wrote: remove it and start again", path.display()).into());
+    let reader = File::open(path).ok().and_then(|file| SerializedFileReader::new(file).ok()).ok_or_else(damaged)?;
+    let values = reader.metadata().file_metadata().key_value_metadata().ok_or_else(damaged)?;
+    let origin = values.iter().find(|value| value.key == ORIGIN).and_then(|value| value.value.as_deref()).ok_or_else(damaged)?;
+    serde_json::from_str(origin).map_err(|_| damaged())
+}
+
 /// A Parquet file of optional texts.
 struct Writer<'f> {
     /// Per column, the cells of the row group that is not written yet.
     cells: Vec<Vec<Option<ByteArray>>>,
+    /// Their bytes.
+    bytes: usize,
     most: usize,
     file: SerializedFileWriter<&'f mut File>,
 }
 
 impl<'f> Writer<'f> {
-    fn new(file: &'f mut File, columns: &[&str]) -> Result<Self> {
+    fn new(file: &'f mut File, columns: &[&str], origin: &Origin) -> Result<Self> {
+        let origin = serde_json::to_string(&origin.declared()).map_err(|e| ClientError::Failed(Problem::of(e)))?;
         let fields = columns.iter().map(|column| {
             Type::primitive_type_builder(column, Physical::BYTE_ARRAY)
                 .with_repetition(Repetition::OPTIONAL)
@@ -121,18 +157,20 @@ impl<'f> Writer<'f> {
         let schema = Type::group_type_builder("records").with_fields(fields).build().map_err(failed)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            .set_key_value_metadata(Some(vec![KeyValue::new(ORIGIN.to_owned(), origin)]))
             .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None);
         let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build())).map_err(failed)?;
         let (cells, most) = (columns.iter().map(|_| Vec::new()).collect(), (CELLS / columns.len()).max(1));
-        Ok(Self { cells, most, file })
+        Ok(Self { cells, bytes: 0, most, file })
     }
 
     /// One row more: a cell for every column.
     fn row(&mut self, row: impl Iterator<Item = person::Cell>) -> Result<()> {
         for (cells, cell) in self.cells.iter_mut().zip(row) {
+            self.bytes += cell.as_ref().map_or(0, |cell| cell.len());
             cells.push(cell.map(|cell| cell.into_string().into_bytes().into()));
         }
-        if self.cells.first().is_some_and(|cells| cells.len() >= self.most) { self.group() } else { Ok(()) }
+        if self.bytes >= GROUP || self.cells.first().is_some_and(|cells| cells.len() >= self.most) { self.group() } else { Ok(()) }
     }
 
     fn group(&mut self) -> Result<()> {
@@ -144,6 +182,7 @@ impl<'f> Writer<'f> {
             column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None).map_err(failed)?;
             column.close().map_err(failed)?;
         }
+        self.bytes = 0;
         group.close().map(drop).map_err(failed)
     }
 

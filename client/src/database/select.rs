@@ -1,10 +1,11 @@
 //! The SQL that is made of a description. Names are quoted, operators and types are those of `pg_catalog`, and no expression of it can fail on a value:
 //! there are columns, comparisons of columns with constants of their own type, and joins of public tables by equality.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::columns::Family;
-use super::description::{Filter, Source, Table, Test};
+use super::description::{Description, Filter, Source, Table, Test};
 
 /// An identifier.
 pub(super) fn name(text: &str) -> String {
@@ -20,12 +21,25 @@ fn relation_name(table: &Table, only: bool) -> String {
     format!("{}{}.{}", if only { "ONLY " } else { "" }, name(&table.schema), name(&table.name))
 }
 
-/// Asks the catalogue for a relation: oid, kind, row security, whether tables inherit from it, whether a partition is a foreign table.
+/// Keeps the tables of a description as they are until the transaction ends: so that what the catalogue says of them is so when their rows are read, and nobody
+/// empties one in between. `TRUNCATE` and changes of a table wait.
+pub(super) fn locks(description: &Description) -> String {
+    let tables = description.sources.iter().map(|source| &source.table).chain(&description.public);
+    let tables: BTreeSet<&Table> = tables.filter(|table| !description.vouched.contains(table)).collect();
+    let names: Vec<String> = tables.into_iter().map(|table| relation_name(table, false)).collect();
+    if names.is_empty() { String::new() } else { format!("LOCK TABLE {} IN ACCESS SHARE MODE", names.join(", ")) }
+}
+
+/// Asks the catalogue for a relation: oid, kind, row security, whether tables inherit from it, whether a partition is no ordinary table, whether it is a
+/// partition, whether its rows are stored by another method than PostgreSQL's own.
 pub(super) fn relation(table: &Table) -> String {
     format!(
         "SELECT c.oid, c.relkind, c.relrowsecurity, \
          EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid), \
-         c.relkind = 'p' AND EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class p ON p.oid = t.relid WHERE p.relkind NOT IN ('r', 'p')) \
+         c.relkind = 'p' AND EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class p ON p.oid = t.relid WHERE p.relkind NOT IN ('r', 'p')), \
+         c.relispartition, \
+         EXISTS (SELECT 1 FROM pg_catalog.pg_class m JOIN pg_catalog.pg_am a ON a.oid = m.relam WHERE a.amname <> 'heap' AND (m.oid = c.oid \
+         OR c.relkind = 'p' AND m.oid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t))) \
          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {} AND c.relname = {}",
         literal(&table.schema),
         literal(&table.name)
@@ -37,13 +51,15 @@ pub(super) fn relation(table: &Table) -> String {
 pub(super) fn columns(oid: &str) -> String {
     format!(
         "WITH RECURSIVE kinds AS (\
-         SELECT a.attnum, a.attname, a.attnotnull, a.attgenerated <> '' AS generated, a.attcollation, a.atttypid AS kind \
+         SELECT a.attnum, a.attname, a.attnotnull, EXISTS (SELECT 1 FROM pg_catalog.pg_attribute g WHERE g.attname = a.attname AND g.attgenerated <> '' \
+         AND (g.attrelid = a.attrelid OR g.attrelid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(a.attrelid) t))) AS generated, a.attcollation, a.atttypid AS kind \
          FROM pg_catalog.pg_attribute a WHERE a.attrelid = {oid}::pg_catalog.oid AND a.attnum > 0 AND NOT a.attisdropped \
          UNION ALL SELECT k.attnum, k.attname, k.attnotnull, k.generated, k.attcollation, t.typbasetype \
          FROM kinds k JOIN pg_catalog.pg_type t ON t.oid = k.kind WHERE t.typtype = 'd') \
          SELECT k.attname, k.attnotnull, k.generated, n.nspname, t.typname, t.typtype, \
          NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation c WHERE c.oid = k.attcollation AND NOT c.collisdeterministic), \
          EXISTS (SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[0] \
+         JOIN pg_catalog.pg_namespace own ON own.oid = o.opcnamespace AND own.nspname = 'pg_catalog' \
          WHERE i.indrelid = {oid}::pg_catalog.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL \
          AND i.indnkeyatts = 1 AND i.indkey[0] = k.attnum AND o.opcdefault) \
          FROM kinds k JOIN pg_catalog.pg_type t ON t.oid = k.kind JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype <> 'd'"
@@ -124,6 +140,7 @@ fn typed(family: Family, constant: &str) -> String {
         Family::Integer => "int8",
         Family::Decimal => "numeric",
         Family::Float => "float8",
+        Family::Real => "float4",
         Family::Text | Family::Enumeration => "text",
         Family::Truth => "bool",
         Family::Date | Family::Time => "timestamp",

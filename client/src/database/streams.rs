@@ -11,8 +11,16 @@ use super::connection::{BATCH, Connection};
 use super::person::Record;
 use crate::error::{ClientError, Result};
 
-/// Bytes of the rows of one person.
-const LONGEST_PERSON: usize = 1 << 30;
+/// Bytes of the rows of one person, in all sources, with what the program needs to hold them.
+pub(super) const LONGEST_PERSON: usize = 1 << 30;
+
+/// What a row and a cell take in memory beside their text.
+const HELD: usize = 48;
+/// Rows of the first answer.
+const FIRST_BATCH: usize = 64;
+/// Bytes of an answer below which more rows are asked for, and above which fewer.
+const SHORT_ANSWER: usize = 1 << 20;
+const LONG_ANSWER: usize = 1 << 22;
 
 /// A person's key, in the order in which the database gives it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +47,8 @@ pub(super) struct Stream<'a> {
     /// Rows that came and are not taken, the last first.
     waiting: Vec<(Key, Record)>,
     last: Option<Key>,
+    /// Rows that are asked for at once: fewer where they are long.
+    batch: usize,
     ended: bool,
 }
 
@@ -50,7 +60,7 @@ impl<'a> Stream<'a> {
     pub(super) async fn open(connection: &Connection, planned: &'a Planned, place: usize) -> Result<Self> {
         let cursor = format!("source{place}");
         connection.execute(&format!("DECLARE {cursor} NO SCROLL CURSOR FOR {}", planned.select)).await?;
-        Ok(Self { planned, cursor, waiting: Vec::new(), last: None, ended: false })
+        Ok(Self { planned, cursor, waiting: Vec::new(), last: None, batch: FIRST_BATCH, ended: false })
     }
 
     /// The key of the next row.
@@ -59,7 +69,12 @@ impl<'a> Stream<'a> {
     /// See [`super::fetch`].
     pub(super) async fn next_key(&mut self, connection: &Connection) -> Result<Option<&Key>> {
         if self.waiting.is_empty() && !self.ended {
-            let answer = connection.ask(&format!("FETCH FORWARD {BATCH} FROM {}", self.cursor)).await?;
+            let (answer, bytes) = connection.measured(&format!("FETCH FORWARD {} FROM {}", self.batch, self.cursor)).await?;
+            self.batch = match bytes {
+                0..SHORT_ANSWER => (self.batch * 2).min(BATCH),
+                SHORT_ANSWER..LONG_ANSWER => self.batch,
+                _ => (self.batch / 8).max(1),
+            };
             let mut rows = Vec::with_capacity(answer.len());
             for row in &answer {
                 let (key, record) = self.read(connection, row)?;
@@ -92,11 +107,11 @@ impl<'a> Stream<'a> {
         Ok((key, record))
     }
 
-    /// Takes the rows with this key, after those of smaller keys, which are nobody's.
+    /// Takes the rows with this key and their bytes, at most so many, after those of smaller keys, which are nobody's.
     ///
     /// # Errors
     /// See [`super::fetch`].
-    pub(super) async fn take(&mut self, connection: &Connection, key: &Key) -> Result<Vec<Record>> {
+    pub(super) async fn take(&mut self, connection: &Connection, key: &Key, most: usize) -> Result<(Vec<Record>, usize)> {
         let (mut rows, mut bytes) = (Vec::new(), 0_usize);
         while let Some(order) = self.next_key(connection).await?.map(|next| next.cmp(key)) {
             if order == Ordering::Greater {
@@ -105,15 +120,15 @@ impl<'a> Stream<'a> {
             if let Some((_, record)) = self.waiting.pop()
                 && order == Ordering::Equal
             {
-                bytes += record.iter().map(|cell| 24 + cell.as_ref().map_or(0, |cell| cell.len())).sum::<usize>();
+                bytes += HELD + record.iter().map(|cell| HELD + cell.as_ref().map_or(0, |cell| cell.len())).sum::<usize>();
                 rows.push(record);
             }
-            if bytes > LONGEST_PERSON {
+            if bytes > most {
                 return Err(ClientError::Unavailable(
                     format!("one person's rows take more than {LONGEST_PERSON} bytes: narrow the source that has them by `where`").into(),
                 ));
             }
         }
-        Ok(rows)
+        Ok((rows, bytes))
     }
 }

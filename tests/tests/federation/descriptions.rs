@@ -301,3 +301,59 @@ fn another_person_s_records_change_nothing_in_a_person_s_rows() {
     assert!(with_rows * 2 > done && felt * 10 > done, "{with_rows} with rows and {felt} changed of {done}");
     eprintln!("{done} pairs, {with_rows} with rows of others, {felt} with other rows of the changed person: no other person's rows differ");
 }
+
+/// Functions of the site's in conditions of tables and in indexes, which a planner calls to leave out what cannot match.
+#[test]
+fn functions_of_the_site_s_do_not_decide_about_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(postgres) = Postgres::start_plain() else { return };
+    postgres.sql(
+        "postgres",
+        "CREATE TABLE audit (n int); CREATE FUNCTION g() RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1 + count(*)::int FROM public.audit';
+         CREATE TABLE person (k int PRIMARY KEY); INSERT INTO person SELECT generate_series(1, 3000);
+         CREATE TABLE event (k int, code int) PARTITION BY LIST (code);
+         CREATE TABLE event_1 PARTITION OF event (CHECK (code = g())) FOR VALUES IN (1);
+         INSERT INTO event SELECT n, 1 FROM generate_series(1, 3000) n;
+         CREATE TABLE seen (k int, code int); INSERT INTO seen SELECT n, n % 50 FROM generate_series(1, 3000) n;
+         CREATE INDEX ON seen (code) WHERE code = g() + 1;
+         ALTER ROLE owner SET constraint_exclusion = on; ALTER ROLE owner SET enable_seqscan = off; ANALYZE",
+    );
+    let text = "[persons]\ntable = \"person\"\nkey = \"k\"\n[sources.event]\ntable = \"event\"\nwhere = [{ column = \"code\", in = [1] }]\n\
+                [sources.seen]\ntable = \"seen\"\nwhere = [{ column = \"code\", in = [2] }]\n\
+                [[columns]]\nname = \"events\"\ncount = \"event\"\n[[columns]]\nname = \"seen\"\nany = \"seen\"\n";
+    fs::write(folder.path().join("cohort.toml"), text).unwrap();
+    let database = database(folder.path(), &postgres, "postgres");
+    let before = rows(&database);
+    assert!(before["2"][0].contains("events: \"1\"") && before["2"][0].contains("seen: \"true\""), "{:?}", before["2"]);
+    postgres.sql("postgres", "INSERT INTO audit VALUES (1)");
+    assert_eq!(before, rows(&database));
+}
+
+/// Nobody puts another table in the place of one between the look at the catalogue and the reading, and a table that is filled anew meanwhile is the old one or the new one.
+#[test]
+fn tables_stay_as_they_are_while_they_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(postgres) = Postgres::start_plain() else { return };
+    postgres.sql(
+        "postgres",
+        "CREATE TABLE person (k int PRIMARY KEY); INSERT INTO person VALUES (1); CREATE TABLE event (k int); INSERT INTO event VALUES (1)",
+    );
+    let text = "[persons]\ntable = \"person\"\nkey = \"k\"\n[sources.event]\ntable = \"event\"\n[[columns]]\nname = \"events\"\ncount = \"event\"\n";
+    fs::write(folder.path().join("cohort.toml"), text).unwrap();
+    let database = database(folder.path(), &postgres, "postgres");
+    let [one, two] = ["1", "2"].map(|events| BTreeMap::from([("1".to_owned(), vec![format!("{{unit: \"1\", events: \"{events}\"}}")])]));
+    assert_eq!(rows(&database), one);
+    // A transaction empties and fills a table: the reading waits for it, and sees what it left; not the empty table that was never there for anybody.
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| {
+            postgres.sql("postgres", "BEGIN; LOCK TABLE event IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2); TRUNCATE event; INSERT INTO event VALUES (1), (1); COMMIT");
+        });
+        while postgres.sql(
+            "postgres",
+            "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND relation = 'event'::regclass",
+        ) != "1"
+        {}
+        assert_eq!(rows(&database), two);
+        loading.join().unwrap();
+    });
+}

@@ -227,15 +227,24 @@ fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
             "is generated",
         ),
         ("CREATE TABLE other (number int PRIMARY KEY, x0 float8, x1 float8, x2 numeric, y jsonb)", "JSON documents"),
+        (
+            "CREATE TABLE other (LIKE records, PRIMARY KEY (number)) PARTITION BY RANGE (number); CREATE TABLE part (LIKE records INCLUDING ALL); \
+             ALTER TABLE part DROP COLUMN x0, ADD COLUMN x0 float8 GENERATED ALWAYS AS (x1 + 1) STORED; ALTER TABLE other ATTACH PARTITION part DEFAULT",
+            "is generated",
+        ),
+        (
+            "CREATE TABLE whole (LIKE records, PRIMARY KEY (number)) PARTITION BY RANGE (number); CREATE TABLE other PARTITION OF whole DEFAULT",
+            "is a part of a partitioned table",
+        ),
     ] {
         postgres.sql(&database, &format!("{sql}; GRANT SELECT ON other TO reader"));
         of(&RECORDS.replace(from, to));
         fails(&["run"], if words.contains("JSON") { 10 } else { 8 }, &["cohort.toml", words]);
         let kind = if sql.starts_with("CREATE VIEW") { "VIEW" } else { "TABLE" };
-        postgres.sql(&database, &format!("DROP {kind} other CASCADE"));
+        postgres.sql(&database, &format!("DROP {kind} other CASCADE; DROP TABLE IF EXISTS whole"));
     }
     of(&RECORDS.replace(from, "table = \"recodrs\""));
-    fails(&["run"], 10, &["no table public.recodrs"]);
+    fails(&["run"], 10, &["no such table", "public.recodrs"]);
     of(&RECORDS.replace("value = \"x1\"", "value = \"x9\""));
     fails(&["run"], 10, &["has no column `x9`"]);
     of(&RECORDS.replace("name = \"x1\"", "name = \"x9\""));

@@ -144,7 +144,7 @@ type Result<T> = std::result::Result<T, String>;
 pub(super) fn parse(text: &str) -> Result<Description> {
     // The parser's own words quote the line, and a description holds no record.
     let raw: Raw = toml::from_str(text).map_err(|e| e.to_string())?;
-    Checker::new(&raw)?.check(raw)
+    Checker::new(&raw)?.check(raw, text.chars().all(|letter| u32::from(letter) < 256 && letter != '\\'))
 }
 
 struct Checker {
@@ -184,7 +184,7 @@ impl Checker {
         Ok(checker)
     }
 
-    fn check(mut self, raw: Raw) -> Result<Description> {
+    fn check(mut self, raw: Raw, latin: bool) -> Result<Description> {
         if raw.sources.len() >= MOST || raw.columns.len() > MOST || raw.keep.len() > MOST {
             return Err(format!("it has more than {MOST} sources, columns or conditions"));
         }
@@ -230,6 +230,7 @@ impl Checker {
             keep,
             public: self.public.into_iter().collect(),
             vouched: self.vouched.into_iter().collect(),
+            latin,
         })
     }
 
@@ -238,6 +239,9 @@ impl Checker {
         let (schema, name) = text.split_once('.').unwrap_or((&self.schema, text));
         if name.contains('.') {
             return Err(format!("{place}: `{text}` is not TABLE or SCHEMA.TABLE"));
+        }
+        if schema.starts_with("pg_") || schema == "information_schema" {
+            return Err(format!("{place}: {schema} is a schema of the database's own, whose rows are about all others"));
         }
         Ok(Table { schema: identifier(place, schema)?, name: identifier(place, name)? })
     }
@@ -416,7 +420,7 @@ impl Checker {
             if self.index.is_none() {
                 return Err(format!("{place}: `when` measures from the index date, and there is no [index]"));
             }
-            let far = [window.from, window.to].into_iter().flatten().any(|days| days.abs() > FARTHEST);
+            let far = [window.from, window.to].into_iter().flatten().any(|days| days.unsigned_abs() > FARTHEST);
             if far || (window.from.is_none() && window.to.is_none()) {
                 return Err(format!(
                     "{place}: the window of `{column}` is not from = DAYS and to = DAYS (or one of them), of at most {FARTHEST} days"

@@ -26,12 +26,13 @@ fn rows_made_of_several_rows_are_told_from_a_row_s_own() {
     let events = "[sources.events]\ntable = \"e\"\n";
     let own = "[[columns]]\nname = \"x\"\nvalue = \"x\"\n";
     let of = |top: &str, rest: &str| parsed(&format!("{top}\n{SMALLEST}{events}{rest}")).unwrap().own_rows_only();
-    assert!(of("rows = \"events\"", own));
+    assert!(of("", own));
+    assert!(!of("rows = \"events\"", own), "the person's row decides, too");
     assert!(!of("", "[[columns]]\nname = \"n\"\ncount = \"events\"\n"));
     assert!(!of("rows = \"events\"", "[[columns]]\nname = \"b\"\nperson = \"born\"\n"));
     assert!(!of("rows = \"events\"", &format!("[[keep]]\nany = \"events\"\n{own}")));
     assert!(!of("rows = \"events\"", &format!("[index]\nfirst = \"day\"\nof = \"events\"\n{own}")));
-    assert!(of("rows = \"events\"", &format!("[index]\nvalue = \"day\"\n{own}")));
+    assert!(of("", &format!("[index]\nvalue = \"day\"\n{own}")));
 }
 
 #[test]
@@ -84,6 +85,15 @@ fn what_is_no_description_is_refused_with_what_to_write() {
     refused("", &format!("[sources.events]\ntable = \"e\"\nwhere = [{{ column = \"c\", set = \"s\" }}]\n{own}"), "no [sets.s]");
     refused("", &format!("[sources.events]\ntable = \"e\"\nwhere = [{{ column = \"c\", in = [] }}]\n{own}"), "is not one of");
     refused("", &format!("[sources.events]\ntable = \"e\"\nwhere = [{{ column = \"c\", in = [nan] }}]\n{own}"), "a constant is");
+    refused("", &format!("[sources.events]\ntable = \"pg_catalog.pg_class\"\n{own}"), "of the database's own");
+    refused(
+        "",
+        &format!(
+            "{events}[index]\nfirst = \"d\"\nof = \"events\"\n[[columns]]\nname = \"x\"\ncount = \"events\"\nwhen = {{ d = {{ from = {} }} }}\n",
+            i32::MIN
+        ),
+        "window of `d`",
+    );
     refused("", &format!("[sources.events]\ntable = \"a.b.c\"\n{own}"), "SCHEMA.TABLE");
     refused("", &format!("[sources.events]\ntable = \"{}\"\n{own}", "e".repeat(64)), "1 to 63 bytes");
     refused("sql = \"SELECT 1\"", own, "unknown field `sql`");

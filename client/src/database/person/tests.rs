@@ -59,7 +59,12 @@ fn of(rows: &str, persons: &[[&str; 2]], events: &[[&str; 2]]) -> Vec<Vec<String
         rows.iter().map(|row| row.iter().map(|cell| (!cell.is_empty()).then(|| (*cell).into())).collect()).collect()
     };
     let mut groups = [cells(persons), cells(events)];
-    let rows = super::rows(&description, &plan, &mut groups);
+    let mut rows = Vec::new();
+    super::rows(&description, &plan, &mut groups, &mut |row| {
+        rows.push(row);
+        Ok(())
+    })
+    .unwrap();
     rows.into_iter().map(|row| row.into_iter().map(|cell| cell.map_or_else(|| "-".to_owned(), Into::into)).collect()).collect()
 }
 

@@ -509,7 +509,7 @@ fn hellos_and_withdrawals_without_end_leave_few_records() {
         rejected += usize::from(matches!(desk.hello("b"), Err(Rejected::TooOften { .. })));
     }
     assert!(rejected > 1000 && desk.records.len() < 900, "{rejected} {}", desk.records.len());
-    let long = Hello { software: "x".repeat(5000), ..desk.body("c") };
+    let long = Hello { software: "x".repeat(9000), ..desk.body("c") };
     assert_eq!(desk.say("c", &long), Err(Rejected::Invalid(InvalidMessage::Malformed)));
     Coordinator::restore(settings(&synchronous(3, 2)), desk.records.clone()).unwrap();
 }
