@@ -169,7 +169,7 @@ impl Connection {
     /// See [`super::fetch`].
     pub(super) async fn execute(&self, sql: &str) -> Result<()> {
         let answer = timeout(self.database.answer, self.client.batch_execute(sql)).await;
-        answer.map_err(|_| self.silent())?.map_err(|e| explain(&self.database, &e, Words::Told))
+        answer.map_err(|_| self.silent())?.map_err(|e| self.explained(&e, Words::Told))
     }
 
     /// Runs a statement that gives at most [`BATCH`] rows.
@@ -201,7 +201,7 @@ impl Connection {
                     format!("{file}: the database has no such table ({words}); names are taken as they are written, capitals too").into(),
                 ))
             }
-            answer => answer.map_err(|e| explain(&self.database, &e, Words::Told)),
+            answer => answer.map_err(|e| self.explained(&e, Words::Told)),
         }
     }
 
@@ -235,14 +235,18 @@ impl Connection {
     /// See [`super::fetch`].
     pub(super) async fn prepare(&self, sql: &str) -> Result<Statement> {
         let answer = timeout(self.database.answer, self.client.prepare(sql)).await;
-        answer.map_err(|_| self.silent())?.map_err(|e| explain(&self.database, &e, Words::Told))
+        answer.map_err(|_| self.silent())?.map_err(|e| self.explained(&e, Words::Told))
     }
 
     /// What went wrong, in words for the operator.
     pub(super) fn failed(&self, error: &Error) -> ClientError {
+        self.explained(error, Words::Hidden)
+    }
+
+    fn explained(&self, error: &Error, words: Words) -> ClientError {
         let ended = self.ended.lock().ok();
         let why = ended.as_ref().and_then(|ended| ended.as_ref()).filter(|_| error.is_closed());
-        explain(&self.database, why.unwrap_or(error), Words::Hidden)
+        explain(&self.database, why.unwrap_or(error), words)
     }
 
     fn silent(&self) -> ClientError {

@@ -203,3 +203,24 @@ fn failed(error: ParquetError) -> ClientError {
         _ => ClientError::Unavailable(Problem::from("the rows cannot be written to [site] state: is the disk full?")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_rows_says_where_they_come_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.parquet");
+        let description = "vouched = [\"v\"]\n[persons]\ntable = \"v\"\nkey = \"k\"\n[[columns]]\nname = \"x\"\nvalue = \"x\"\n";
+        for origin in [Origin::Query("SELECT 1".into()), Origin::Description(Description::parse(description).unwrap())] {
+            let mut file = File::create(&path).unwrap();
+            let mut writer = Writer::new(&mut file, &["x"], &origin).unwrap();
+            writer.row(std::iter::once(Some("1".into()))).unwrap();
+            writer.close().unwrap();
+            assert_eq!(declared(&path).unwrap(), origin.declared());
+        }
+        std::fs::write(&path, "").unwrap();
+        assert!(declared(&path).is_err());
+    }
+}
