@@ -71,7 +71,8 @@ fn verified(federation: &Federation, given: &Path, document: &PosteriorDocument)
     let (file, transcript) = (folder.join("posterior.json"), folder.join("transcript.jsonl"));
     fs::create_dir_all(&folder).expect("a folder");
     let place = |path: &Path| path.to_str().expect("a path of the tests").to_owned();
-    let export = ["export", "-o", &place(&folder), "--transcript", &place(&transcript)];
+    let (to, chain) = (place(&folder), place(&transcript));
+    let export = ["export", "-o", to.as_str(), "--transcript", chain.as_str()];
     let exported = (outcome(&mut federation.server_command(&export)).0 == 0)
         .then(|| PosteriorDocument::from_json(&fs::read_to_string(&file).expect("it was exported")).expect("posterior.json can be read"))
         .filter(|exported| exported.task_hash == document.task_hash);
