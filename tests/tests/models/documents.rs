@@ -10,65 +10,65 @@ use serde_json::Value;
 /// Name of a row, how its model stands in a resolved task, and the hash of a task that holds it. The task is the same but for the model, and no
 /// number in it comes from a calibration.
 const DOCUMENTS: &[(&str, &str, &str)] = &[
-    ("linear", r#"{"family":"linear-regression","noise_sd":1.0}"#, "617eb25cce8adaa9d30b94f270e3f9f6449b86db2f46bb752274d2f327e4dd94"),
-    ("logistic", r#"{"family":"logistic-regression"}"#, "d93687dc0bebe2a45230ac5a8927d539add125b59ad9aa5e0823493a4498d576"),
-    ("probit", r#"{"family":"probit-regression"}"#, "2fa91462bec17943de1897e3e0bbf849aaa8f6bd74901e79d6e65d0b462801ff"),
-    ("Poisson", r#"{"family":"poisson-regression"}"#, "a27695cb23a532fd4b766ea59966173826fbca2e29fbdf730d7028f18a7f939b"),
+    ("linear", r#"{"family":"linear-regression","noise_sd":1.0}"#, "1e6bd0543392c5b861cc24ba9661d2d32cd4c31c45bbb11278a7c4e990b4c281"),
+    ("logistic", r#"{"family":"logistic-regression"}"#, "e16cdcb5fe0ecc35af786007417c11c23aa5150b43c272cd3e43ce177de79996"),
+    ("probit", r#"{"family":"probit-regression"}"#, "26478fde5b3e68b61e08c6b7acc70431198435c4cfbf63af5414bdd2a99edd92"),
+    ("Poisson", r#"{"family":"poisson-regression"}"#, "7ef83967586c3cf4b75723178f81f4647587109a511a6c4923f18bde75fcee7c"),
     (
         "negative binomial",
         r#"{"family":"negative-binomial-regression","dispersion":1.5}"#,
-        "891902fedc0b66665fd9d2e9e40556d0e04a0d49116bde69e2fbd4a8e4f05553",
+        "e2e96d339efb57a01c7933a81fddf40e40673f766199bec1da9925f8748b9648",
     ),
     (
         "robust",
         r#"{"family":"robust-regression","degrees_of_freedom":4.0,"scale":1.0}"#,
-        "097df7c54dd434a65fe7c6315fcefbd9b554f0ac13262226b07c8aa8d2d48cce",
+        "200874fd0f9e25b910ca669cde0354d49672bab4eb883a87f374c6565d208bc6",
     ),
     (
         "multinomial",
         r#"{"family":"multinomial-regression","classes":3}"#,
-        "84ca8b93e989f5e8c542eed5b898893f2aa82f32498b053749457e162214ca18",
+        "209aeaea3f56ad75111186c71e1c6af906be415369fccd7c5e4be82e1e72b0d1",
     ),
     (
         "ordinal",
         r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#,
-        "212fa9f5727f06cb13ef776f7a6fba136807ede3e9f79cd692faaae81b43a914",
+        "7025b7a7a9b479df8e35720c81f0ff3547732774f692a133adb76781b7556cbc",
     ),
     (
         "survival",
         r#"{"family":"survival-regression","cuts":[0.0,1.0,3.0,10.0],"baseline_mean":-2.302585092994046,"baseline_scale":2.5}"#,
-        "c31670c4a608efa61bf47de42196940c57ee5bc97e8dfd6e2c559e4decf11435",
+        "a63a83c856d34eca8637318d8e25ab58c068e78e3388d54f2702c253d0ca4e2d",
     ),
     (
         "Weibull",
         r#"{"family":"weibull-regression","time_unit":2.0,"shape_mean":0.0,"shape_scale":0.5}"#,
-        "694a4368b632c10038d870cc9025d01a178e0200d69d2553ebff08f58c2b3748",
+        "9e2f49459519557a6558a36b553d8e1f07cce316f1488d337a7959e5cc9df4cb",
     ),
     (
         "network",
         r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,
-        "e03bfa703ad764a8be1958fbab145c9f0b32b36d992a35c42d8ff863a024f1f4",
+        "05cd138e401d790aa106001b5f9a92e7a675cefe516a25f518387332dff30156",
     ),
     (
         "network of numbers",
         r#"{"family":"neural-network","hidden":[3,2],"output":{"kind":"number","noise_sd":1.0},"samples":1}"#,
-        "6e2c9e79cbeabf4e2be9f27dcb4cf09e2ebb6fb333924a974491db8fc2973406",
+        "9b82bb98f80755f11e65e174aa2d6670997c23b3e8bdf088d8ec6038d3e5b8a8",
     ),
     (
         "topics",
         r#"{"family":"latent-dirichlet","topics":2,"alpha":0.5,"eta":0.5}"#,
-        "76de79d3ebbe1d25bafab62d84a5b9a2086e5b3543a1147e5f73759ff61b3699",
+        "b90d058c9363efc595b2b6d3b924292eaa93b9b706d40a300c63407b137c9c47",
     ),
     (
         "mixture",
         r#"{"family":"gaussian-mixture","components":2,"noise_sd":0.5,"seed":0}"#,
-        "39a085cddde6d2ec0ef77f0db8a66eb12bdb305f5ae0384782a4ade3100c57ba",
+        "ca1ac9a57772e51dab637a575870a3a9667fad68014ddb0ab4aa2df1b5baec70",
     ),
-    ("moments", r#"{"family":"pbp-network","hidden":[3],"seed":0}"#, "62d1ec093349e2073786488c23e8ba51088e790aa3951c4fc6dadddd15dab9f4"),
+    ("moments", r#"{"family":"pbp-network","hidden":[3],"seed":0}"#, "c3ad0cfa6ca08209466431e9738d1ce63becb4c7cb07496393ef282ff0adc57c"),
     (
         "images",
         r#"{"family":"sigmoid-belief","hidden":2,"bias_scale":10.0,"start_seed":1,"start_scale":0.1}"#,
-        "aa64962dcb85b9cdfe1b73d30d76e91c4cbc01097a161dd6c6f4e54540232073",
+        "60b483c03572982a76345ca4af840ca972fe80956e5fb71432a3109d98ea3f96",
     ),
 ];
 
@@ -83,14 +83,18 @@ fn update(name: &str) -> &'static Update {
 #[test]
 fn models_stand_in_tasks_as_they_always_did() {
     let base = resolve(row("linear"), update("pvi"), Trust::Local).unwrap();
+    let mut others = Vec::new();
     for (name, document, hash) in DOCUMENTS {
         let task = resolve(row(name), tried(name)[0], Trust::Local).unwrap();
         assert_eq!(serde_json::to_string(&task.model).unwrap(), *document, "{name}");
         let value: Value = serde_json::from_str(document).unwrap();
         assert_eq!(serde_json::to_value(&task.model).unwrap(), value, "{name}");
         let other = ResolvedTask { model: task.model, ..base.clone() };
-        assert_eq!(other.hash().to_string(), *hash, "{name}");
+        if other.hash().to_string() != *hash {
+            others.push((name, other.hash().to_string()));
+        }
     }
+    assert!(others.is_empty(), "the documents of these models have other hashes: {others:#?}");
 }
 
 /// A model without a line above could change its documents without anybody noticing.

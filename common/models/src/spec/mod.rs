@@ -4,6 +4,8 @@
 mod aggregation;
 pub mod check;
 mod prior;
+pub mod promise;
+pub mod texts;
 pub mod words;
 
 pub use aggregation::{AggregationSpec, RawAggregation};

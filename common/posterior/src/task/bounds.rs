@@ -5,8 +5,10 @@ use dp_pvi_accounting::{DpEvent, Terms};
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 
 use super::{ResolvedTask, TaskError, UpdateSpec};
-use crate::schema::{ColumnKind, LabelKind, Schema};
+use crate::schema::Schema;
 use crate::spec::check::{invalid, require};
+use crate::spec::texts::check_texts;
+pub use crate::spec::texts::is_plain_text;
 
 /// Visits of one site.
 pub const MAX_VISITS: u32 = 100_000;
@@ -24,15 +26,6 @@ pub(crate) const MAX_PASSES_OF_A_VISIT: u64 = 1_000_000;
 pub(crate) const MAX_PASSES: u64 = 100_000_000;
 /// Bytes of a name.
 pub const MAX_NAME_BYTES: usize = 64;
-/// Bytes of a name that stands in a schema: a column, or one of its values.
-const MAX_SCHEMA_NAME_BYTES: usize = 1024;
-
-/// Whether a text can be printed in one line as it is: no control character, nothing that turns the direction of writing, no line separator.
-#[must_use]
-pub fn is_plain_text(text: &str) -> bool {
-    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}');
-    !text.chars().any(|c| c.is_control() || turns(c))
-}
 
 impl ResolvedTask {
     /// Durations, counts, sizes and texts.
@@ -157,44 +150,6 @@ fn check_numbers(count: u64, what: &str) -> Result<(), TaskError> {
         return Ok(());
     }
     invalid(&format!("{count} {what} are too many: at most {MAX_NUMBERS} are possible; make the model smaller"))
-}
-
-/// Names and values that a schema may print anywhere.
-fn check_texts(schema: &Schema) -> Result<(), TaskError> {
-    let label = schema.label();
-    let mut names: Vec<&str> = label.columns().collect();
-    names.extend(schema.unit_column());
-    names.extend(schema.missing_tokens().iter().map(String::as_str));
-    names.extend(schema.csv().names.iter().flatten().map(String::as_str));
-    match &label.kind {
-        LabelKind::Binary { positive, negative, strip_suffix } => {
-            names.extend(positive.iter().chain(negative.iter().flatten()).chain(strip_suffix).map(String::as_str));
-        }
-        LabelKind::Classes { values } => names.extend(values.iter().map(String::as_str)),
-        LabelKind::Survival(rule) => names.extend(rule.event.true_values.iter().chain(&rule.event.false_values).map(String::as_str)),
-        LabelKind::Number(_) | LabelKind::Absent => {}
-    }
-    if let crate::schema::content::Content::Documents(rule) = schema.content() {
-        names.extend(rule.vocabulary.iter().flatten().map(String::as_str));
-    }
-    names.extend(label.published.iter().map(|published| published.source.as_str()));
-    if let Some(design) = schema.design() {
-        names.extend(design.names().iter().map(String::as_str));
-        require(is_plain_text(design.formula()), "the formula holds control characters in a name or a text")?;
-    }
-    for column in schema.columns() {
-        names.push(&column.name);
-        names.extend(column.published.iter().map(|published| published.source.as_str()));
-        match &column.kind {
-            ColumnKind::Category(rule) => names.extend(rule.values.iter().map(String::as_str)),
-            ColumnKind::Boolean(rule) => names.extend(rule.true_values.iter().chain(&rule.false_values).map(String::as_str)),
-            ColumnKind::Number(_) | ColumnKind::Ignored => {}
-        }
-    }
-    require(
-        names.iter().all(|name| name.len() <= MAX_SCHEMA_NAME_BYTES && is_plain_text(name)),
-        "a name or value in the schema holds control characters, or is longer than 1024 bytes",
-    )
 }
 
 #[cfg(test)]

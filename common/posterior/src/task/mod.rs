@@ -19,12 +19,12 @@ pub use crate::methods::{
     Preconditioner, PropagationSpec, ScaleWeights, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
 };
 pub use crate::models::{ModelFamily, ModelSpec};
+pub use crate::spec::promise::Derived;
 pub use crate::spec::{
     AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust, WeightsSpec,
 };
 pub use early_end::EarlyEndSpec;
 pub use names::names;
-pub use promise::Derived;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, Rounds, ScheduleKind};
 
 use dp_pvi_accounting::{Delta, DpEvent, Relation};

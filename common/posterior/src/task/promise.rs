@@ -1,47 +1,17 @@
-//! What follows from a task for the data of its sites, as part of the resolved document: so that a program that knows no update, such as
-//! `dp-pvi-verify`, can compare statements and certificates with a task. What each field is for stands in `common/accounting/proofs/statements.md`.
+//! The document of a resolved task: its fields, then what follows from them for the data of its sites.
 
-use dp_pvi_accounting::{AccountantError, Binding, Claim, DpEvent};
-use dp_pvi_privacy::Hash;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer, Serialize};
+use dp_pvi_accounting::{AccountantError, Claim, DpEvent};
+use serde::Serialize;
 
 use super::{ResolvedTask, TaskError};
+use crate::spec::promise::{self, Promise};
 
-/// Kinds of events in a certificate, at most.
-const MOST_KINDS: usize = 1000;
-
-/// The place of `promise` in a document that is read. It has no value of its own: [`ResolvedTask::to_bytes`] writes what follows from the other fields, and
-/// [`ResolvedTask::from_bytes`] refuses a document that says anything else.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Derived;
-
-impl<'de> Deserialize<'de> for Derived {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| Self)
-    }
-}
-
-/// The document: a task's fields, then what follows from them.
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     #[serde(flatten)]
     task: &'a ResolvedTask,
     /// Nothing, where the task is none that can be computed.
     promise: Option<Promise>,
-}
-
-#[derive(Serialize)]
-struct Promise {
-    /// What a site sends, in words.
-    released: String,
-    /// Visits of one site.
-    visits: u32,
-    /// Hash of what a certificate of the run is about; `null`, where no certificate can be.
-    charged: Option<String>,
-    /// The same if all other sites' shares of the noise are known; absent without aggregation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fallback: Option<Option<String>>,
 }
 
 impl<'a> Document<'a> {
@@ -54,14 +24,8 @@ impl ResolvedTask {
     fn promised(&self) -> Result<Promise, TaskError> {
         self.check()?;
         let all = 0..self.visits();
-        let about = |events: &[(DpEvent, u64)]| Some(self.about(&self.claim(events).ok()?, events));
         let fallback = self.aggregation.map(|_| self.visit_fallbacks(all.clone())).transpose()?;
-        Ok(Promise {
-            released: self.update.released(),
-            visits: self.visits(),
-            charged: about(&self.visit_events(all)?),
-            fallback: fallback.map(|events| about(&events)),
-        })
+        Ok(Promise::of(&self.privacy, self.update.released(), self.visits(), (&self.visit_events(all)?, fallback.as_deref())))
     }
 
     /// What a certificate of these events of a run is about.
@@ -69,21 +33,7 @@ impl ResolvedTask {
     /// # Errors
     /// There is no certificate of them.
     pub fn claim(&self, events: &[(DpEvent, u64)]) -> Result<Claim, AccountantError> {
-        let kinds = events.iter().map(|(event, _)| event.to_bytes()).collect::<std::collections::BTreeSet<_>>();
-        if kinds.len() > MOST_KINDS {
-            return Err(AccountantError::Unsupported("a certificate of more than 1000 kinds of visits"));
-        }
-        Claim::of_run(events, self.privacy.relation, self.privacy.delta)
-    }
-
-    /// Hash over the relation and the events as a certificate has them, and over the certificate's hash of the ledger's events.
-    fn about(&self, claim: &Claim, events: &[(DpEvent, u64)]) -> String {
-        let bytes: Vec<_> = events.iter().map(|(event, visits)| (event.to_bytes(), *visits)).collect();
-        // The third hash of a binding depends on neither run nor task.
-        let [.., ledger] = Binding::of_run([0; 32], 0, &bytes).to_text();
-        // A relation is a name: JSON knows it.
-        let relation = serde_json::to_string(&claim.relation()).expect("a name serialises");
-        Hash::of("dp-pvi claim v1", &[relation.as_bytes(), claim.events_text().as_bytes(), ledger.as_bytes()]).to_string()
+        promise::claim(&self.privacy, events)
     }
 }
 
@@ -110,7 +60,7 @@ mod tests {
     #[test]
     fn a_promise_that_does_not_follow_from_the_numbers_is_refused() {
         let aggregated = "trust = \"aggregated\"\n[aggregation]\nsites = 4\ncolluders = 1\nmax_units = 100";
-        for task in [resolved("trust = \"local\""), resolved(aggregated)] {
+        for task in [resolved("trust = \"local\"\nmax_units = 100"), resolved(aggregated)] {
             let text = String::from_utf8(task.to_bytes()).unwrap();
             assert_eq!(ResolvedTask::from_bytes(text.as_bytes()).unwrap(), task);
             let (promise, other) = (promise(&task), Hash([7; 32]).to_string());
@@ -131,7 +81,7 @@ mod tests {
 
     #[test]
     fn noise_number_of_visits_and_trust_change_what_is_charged() {
-        let task = resolved("trust = \"local\"");
+        let task = resolved("trust = \"local\"\nmax_units = 100");
         let aggregated = resolved("trust = \"aggregated\"\n[aggregation]\nsites = 4\ncolluders = 1\nmax_units = 100");
         let mut other = task.clone();
         other.privacy.relation = dp_pvi_accounting::Relation::ReplaceOne;

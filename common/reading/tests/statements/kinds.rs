@@ -24,7 +24,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ("aggregated, fallback beyond what is proved", || made(&task(GRADIENTS, "record", "replace-one", WEAK))),
     ("persons", || made(&task(GRADIENTS, "person", "add-remove", LOCAL))),
     ("sites", || {
-        made(&task("schedule = \"synchronous\"\nrounds = 3\nupdate = \"client-level\"\nclip_norm = 1.0", "site", "replace-one", LOCAL))
+        made(&task("schedule = \"synchronous\"\nrounds = 3\nupdate = \"client-level\"\nclip_norm = 1.0", "site", "replace-one", OF_SITES))
     }),
     ("shards", || {
         made(&task(
@@ -47,7 +47,8 @@ pub(crate) const KINDS: &[Kind] = &[
 const GRADIENTS: &str = "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"";
 const SAMPLED: &str = "schedule = \"sequential\"\nsweeps = 3\nupdate = \"dp-optimisation\"\nsteps = 20\nsampling_rate = 0.1";
 const EPOCHS: &str = "schedule = \"synchronous\"\nrounds = 3\nupdate = \"dp-optimisation\"\nsteps = 20\nbatches = 10";
-const LOCAL: &str = "epsilon = 1.0\ntrust = \"local\"";
+const LOCAL: &str = "epsilon = 1.0\ntrust = \"local\"\nmax_units = 1000";
+const OF_SITES: &str = "epsilon = 1.0\ntrust = \"local\"";
 const AGGREGATED: &str = "epsilon = 1.0\ntrust = \"aggregated\"\n[aggregation]\nsites = 3\ncolluders = 1\nmax_units = 100";
 /// A site's own share of the noise is next to nothing.
 const WEAK: &str = "epsilon = 20.0\ntrust = \"aggregated\"\n[aggregation]\nsites = 21\ncolluders = 1\nmax_units = 100";

@@ -1,0 +1,56 @@
+//! Texts of a task and of its schema, which are printed at every site.
+
+use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
+
+use super::check::{TaskError, require};
+
+/// Bytes of a name that stands in a schema: a column, or one of its values.
+const MAX_SCHEMA_NAME_BYTES: usize = 1024;
+
+/// Whether a text can be printed in one line as it is: no control character, nothing that turns the direction of writing, no line separator.
+#[must_use]
+pub fn is_plain_text(text: &str) -> bool {
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}');
+    !text.chars().any(|c| c.is_control() || turns(c))
+}
+
+/// Names and values that a schema may print anywhere.
+///
+/// # Errors
+/// One that is too long, or cannot be printed as it is.
+pub fn check_texts(schema: &Schema) -> Result<(), TaskError> {
+    let label = schema.label();
+    let mut names: Vec<&str> = label.columns().collect();
+    names.extend(schema.unit_column());
+    names.extend(schema.missing_tokens().iter().map(String::as_str));
+    names.extend(schema.csv().names.iter().flatten().map(String::as_str));
+    match &label.kind {
+        LabelKind::Binary { positive, negative, strip_suffix } => {
+            names.extend(positive.iter().chain(negative.iter().flatten()).chain(strip_suffix).map(String::as_str));
+        }
+        LabelKind::Classes { values } => names.extend(values.iter().map(String::as_str)),
+        LabelKind::Survival(rule) => names.extend(rule.event.true_values.iter().chain(&rule.event.false_values).map(String::as_str)),
+        LabelKind::Number(_) | LabelKind::Absent => {}
+    }
+    if let dp_pvi_schema::content::Content::Documents(rule) = schema.content() {
+        names.extend(rule.vocabulary.iter().flatten().map(String::as_str));
+    }
+    names.extend(label.published.iter().map(|published| published.source.as_str()));
+    if let Some(design) = schema.design() {
+        names.extend(design.names().iter().map(String::as_str));
+        require(is_plain_text(design.formula()), "the formula holds control characters in a name or a text")?;
+    }
+    for column in schema.columns() {
+        names.push(&column.name);
+        names.extend(column.published.iter().map(|published| published.source.as_str()));
+        match &column.kind {
+            ColumnKind::Category(rule) => names.extend(rule.values.iter().map(String::as_str)),
+            ColumnKind::Boolean(rule) => names.extend(rule.true_values.iter().chain(&rule.false_values).map(String::as_str)),
+            ColumnKind::Number(_) | ColumnKind::Ignored => {}
+        }
+    }
+    require(
+        names.iter().all(|name| name.len() <= MAX_SCHEMA_NAME_BYTES && is_plain_text(name)),
+        "a name or value in the schema holds control characters, or is longer than 1024 bytes",
+    )
+}
