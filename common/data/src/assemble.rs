@@ -342,13 +342,18 @@ mod tests {
     use dp_pvi_privacy::UnitTable;
     use dp_pvi_schema::Schema;
 
-    use super::Assembler;
+    use super::{Assembled, Assembler};
     use crate::encode::Purpose;
     use crate::files::read_files;
     use crate::source::Reading;
 
     /// Records of every unit that are held with so many entries of each. A row has two entries where x is not 0, and one otherwise.
     fn held(rows: &str, unit_column: bool, room: u64) -> Vec<usize> {
+        let table = assembled(rows, unit_column, room).table;
+        (0..table.len()).map(|unit| table.unit(unit).records().count()).collect()
+    }
+
+    fn assembled(rows: &str, unit_column: bool, room: u64) -> Assembled {
         let head = if unit_column { "unit_column = \"patient\"\n" } else { "other_columns = \"ignore\"\n" };
         let text = format!(
             "{head}[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
@@ -360,8 +365,19 @@ mod tests {
         std::fs::write(&path, format!("patient,x,y\n{rows}")).unwrap();
         let mut assembler = Assembler::new(&schema, Purpose::Run).holding(Some(room));
         read_files(Reading { schema: &schema, purpose: Purpose::Run, id: None }, &[path], &mut assembler).unwrap();
-        let table = assembler.finish().unwrap().table;
-        (0..table.len()).map(|unit| table.unit(unit).records().count()).collect()
+        assembler.finish().unwrap()
+    }
+
+    /// The site's own people hear of it; a file without a formula leaves nothing out so.
+    #[test]
+    fn what_a_formula_leaves_out_is_counted() {
+        for (rows, unit_column, left_out) in
+            [("a,1,1\na,1,1\na,0,1\nb,1,1\n", true, 3), ("a,0,1\na,1,1\nb,1,1\na,1,1\n", true, 3), ("a,1,1\nb,0,1\n", false, 0)]
+        {
+            let screen = assembled(rows, unit_column, 4).screen;
+            assert_eq!((screen.left_out(), screen.count()), (left_out, left_out), "{rows}");
+        }
+        assert_eq!(assembled("a,1,1\nb,0,1\n", false, 1).screen.left_out(), 1);
     }
 
     /// Otherwise one unit's records would decide whether another's are in the sum.

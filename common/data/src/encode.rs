@@ -224,10 +224,16 @@ impl<'s> Encoder<'s> {
                 Ok(found) if is_token(text::read(found).as_bytes()) => Err(NoId::Missing),
                 Ok(found) => text::id(found, row.decimal()).map(|found| id.extend_from_slice(found.as_bytes())),
                 // No text, but it tells persons apart.
-                Err(_) => Ok(id.extend_from_slice(found.trim_ascii())),
+                Err(_) => {
+                    id.extend_from_slice(found.trim_ascii());
+                    Ok(())
+                }
             },
             CellValue::Number(value) => text::id_of(value).map(|found| id.extend_from_slice(found.as_bytes())),
-            cell => Ok(cell.with_text(|found| id.extend_from_slice(found))),
+            cell => {
+                cell.with_text(|found| id.extend_from_slice(found));
+                Ok(())
+            }
         };
         match found {
             Ok(()) if !is_token(id) => Ok(()),
