@@ -25,9 +25,9 @@ use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
 use crate::output::{self, Format, Output, name_of};
+use crate::run::Ended;
 use crate::snapshot::Changed;
 use crate::telemetry::{self, LogFormat};
-use crate::run::Ended;
 use crate::{approvals, keys, run};
 
 /// One site of a dp-pvi federation: learns together with others, keeps its records and its privacy budget to itself.

@@ -59,7 +59,9 @@ pub fn check_folder_of(field: &str, file: &Path) -> Result<()> {
     let folder = folder.display();
     Err(ClientError::config(
         field,
-        format!("{folder}: everybody can put another file in its place (mode {mode:o}): `chmod o-w {folder}` after looking at what it holds"),
+        format!(
+            "{folder}: everybody can put another file in its place (mode {mode:o}): `chmod o-w {folder}` after looking at what it holds"
+        ),
     ))
 }
 

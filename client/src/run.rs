@@ -10,8 +10,8 @@ use dp_pvi_privacy::{Hash, NoiseSource};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{LONGEST_PAUSE, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
-use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy};
+use dp_pvi_protocol::text::visible;
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 
@@ -146,7 +146,8 @@ pub fn verdict(ended: &Ended) -> Result<()> {
     // The server's words, cut and shown as those of somebody else.
     let why = |otherwise: &str| ended.end.reason().map_or_else(|| otherwise.to_owned(), |reason| visible(&reason).into_owned());
     let aborted = |what: &str, otherwise: &str| {
-        let message = format!("{what}: {}; the posterior of the last complete round stands, and what was charged stays charged", why(otherwise));
+        let message =
+            format!("{what}: {}; the posterior of the last complete round stands, and what was charged stays charged", why(otherwise));
         Err(ClientError::Aborted(message.into()))
     };
     match ended.end.outcome {

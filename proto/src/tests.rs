@@ -181,7 +181,9 @@ fn broken_answers_are_refused() {
 
 #[test]
 fn every_rejection_survives_the_status() {
-    for kind in [Rejection::Authentication, Rejection::Version, Rejection::Message, Rejection::Copy, Rejection::HelloFirst, Rejection::Other] {
+    for kind in
+        [Rejection::Authentication, Rejection::Version, Rejection::Message, Rejection::Copy, Rejection::HelloFirst, Rejection::Other]
+    {
         let error = transport_error(&rejection(kind, "why"));
         assert!(matches!(error, TransportError::Rejected { kind: read, ref message } if read == kind && message == "why"), "{kind:?}");
     }

@@ -10,4 +10,5 @@ mod output;
 mod plan;
 mod predictions;
 mod rehearsal;
+mod signals;
 mod transport;

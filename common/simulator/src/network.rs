@@ -235,7 +235,21 @@ impl Host {
         let clock = (Rc::new(Faults::default()), up_again);
         let (traffic, arrived) = (Traffic::default(), BTreeMap::new());
         let attended = AttendedClock::default();
-        Self { server: None, disk, settings, clock, attended, up_again, crashes: 0, traffic, arrived, fault: None, watch, watched: 0, summer }
+        Self {
+            server: None,
+            disk,
+            settings,
+            clock,
+            attended,
+            up_again,
+            crashes: 0,
+            traffic,
+            arrived,
+            fault: None,
+            watch,
+            watched: 0,
+            summer,
+        }
     }
 
     /// The running coordinator, if it runs.

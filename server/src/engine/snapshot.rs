@@ -116,7 +116,10 @@ impl RefusedHellos {
         let entries = self.0.iter().filter(|(client, _)| enrolled.contains_key(*client));
         entries
             .map(|(client, (reason, times, at))| {
-                (client.clone(), RefusedHello { reason: reason.clone(), times: *times, seconds_ago: now.saturating_duration_since(*at).as_secs() })
+                (
+                    client.clone(),
+                    RefusedHello { reason: reason.clone(), times: *times, seconds_ago: now.saturating_duration_since(*at).as_secs() },
+                )
             })
             .collect()
     }
@@ -237,7 +240,11 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences:
         ledger_row: member.head.map(|head| head.seq),
         refused: member.refused,
         withdrawn: member.withdrawn,
-        silent_seconds: presences.heard.get(client).filter(|_| !presences.waiting.contains(client)).map(|heard| at.instant.saturating_duration_since(*heard).as_secs()),
+        silent_seconds: presences
+            .heard
+            .get(client)
+            .filter(|_| !presences.waiting.contains(client))
+            .map(|heard| at.instant.saturating_duration_since(*heard).as_secs()),
         heard: presences.heard.contains_key(client),
     });
     // An entry lists who is in its sum; without one nothing was summed.

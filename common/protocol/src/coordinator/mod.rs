@@ -754,7 +754,11 @@ enum Verdict {
 }
 
 enum Upcoming {
-    Round { visit: u32, turn: Option<ClientId>, asked: Vec<ClientId> },
+    Round {
+        visit: u32,
+        turn: Option<ClientId>,
+        asked: Vec<ClientId>,
+    },
     /// Too few sites are there for another round.
     Lost,
     End(RunOutcome),

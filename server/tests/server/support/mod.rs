@@ -47,7 +47,16 @@ pub(crate) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { columns: 1, full_covariance: false, rounds: 2, min_sites: 2, update_deadline: "10m", start_deadline: "10m", suspend_for: "10m", linger: "5s" }
+        Self {
+            columns: 1,
+            full_covariance: false,
+            rounds: 2,
+            min_sites: 2,
+            update_deadline: "10m",
+            start_deadline: "10m",
+            suspend_for: "10m",
+            linger: "5s",
+        }
     }
 }
 
