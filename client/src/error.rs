@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ledger::{LedgerError, StoreError};
 use dp_pvi_proto::environment::PREFIX;
+use dp_pvi_proto::log::shortened;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
@@ -124,6 +125,7 @@ impl ClientError {
     #[must_use]
     pub fn shown(&self) -> String {
         let text = self.to_string();
+        let text = shortened(&text);
         match self {
             Self::Config { .. } | Self::InvalidFile { .. } => text.lines().map(visible).collect::<Vec<_>>().join("\n"),
             _ => visible(&text).into_owned(),

@@ -55,7 +55,7 @@ where
 /// Tells the error that ends a program, and its exit code. An error that quotes a file has several lines. For people the first one is a line of the log,
 /// and the others follow it, set in so that none looks like a line of the log; for programs all of them are in one object.
 pub fn ended(form: Form, code: u8, message: &str, mut stderr: impl Write) {
-    let message = &shortened(message.trim_end());
+    let message = message.trim_end();
     match (form, message.split_once('\n')) {
         (Form::Text, Some((first, more))) => {
             tracing::error!(code, "{first}");

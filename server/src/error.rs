@@ -5,6 +5,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
+use dp_pvi_proto::log::shortened;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::text::visible;
@@ -137,8 +138,9 @@ impl ServerError {
     #[must_use]
     pub(crate) fn shown(&self) -> String {
         let text = self.to_string();
+        let text = shortened(&text);
         match self {
-            Self::Config { .. } | Self::File { .. } | Self::Question(_) => text,
+            Self::Config { .. } | Self::File { .. } | Self::Question(_) => text.into_owned(),
             _ => visible(&text).into_owned(),
         }
     }

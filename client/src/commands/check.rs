@@ -8,6 +8,7 @@ use dp_pvi_data::{DataError, Inspection};
 use dp_pvi_inference::methods::needs_memory;
 use dp_pvi_inference::records::RecordError;
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
+use dp_pvi_proto::log::shortened;
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::text::visible;
 use serde_json::json;
@@ -192,7 +193,7 @@ impl Report {
                 Some(value)
             }
             Err(error) => {
-                let (detail, shown) = (error.to_string(), error.shown());
+                let (detail, shown) = (shortened(&error.to_string()).into_owned(), error.shown());
                 // The kind of an error is often the name of the step.
                 let words = shown.strip_prefix(&format!("{name}: ")).unwrap_or(&shown);
                 self.output.object(

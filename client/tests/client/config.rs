@@ -1,6 +1,7 @@
 //! The configuration: every key, every refusal names its field.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::time::Duration;
@@ -399,4 +400,17 @@ fn a_mistake_in_a_file_is_shown_with_its_file_and_its_line() {
     site.configure("epsilon = 2.0", "epsilon = -2.0");
     let stderr = site.run(&["budget", "show"]).expect(2, "epsilon").stderr;
     assert!(stderr.contains(file.to_str().unwrap()), "{stderr}");
+}
+
+/// One line of a configuration is a megabyte long: the error about it is short, on the terminal and as an object.
+#[test]
+fn finding_attack_a15_an_error_about_a_long_line_is_short() {
+    let site = Site::new();
+    let file = site.path("client.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    write(&file, text + &format!("wrong = \"{}\"\n", "x".repeat(1 << 20)));
+    for arguments in [&["check", "--offline"][..], &["check", "--offline", "--format", "json"]] {
+        let refused = site.run(arguments).expect(2, "wrong");
+        assert!(refused.stdout.len() + refused.stderr.len() < 20_000, "{} bytes", refused.stdout.len() + refused.stderr.len());
+    }
 }

@@ -276,6 +276,7 @@ fn finding_attack_a7_a_ledger_without_its_second_place_is_refused_until_it_is_re
     assert!(words(&restored).contains("its latest backup"));
     site.run(&["run"]).expect(5, "localhost:1");
     site.configure("ledger = \"data/ledger.db\"", "ledger = \"data/ledger.db\"\nledger_head = \"data/lung.head\"");
+    fs::copy(site.path("state/lung-2024.head"), site.path("data/lung.head")).unwrap();
     let checked = words(&site.run(&["check", "--offline"]).expect(0, ""));
     assert!(checked.contains("in the ledger's folder"), "{checked}");
 }

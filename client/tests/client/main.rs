@@ -11,4 +11,5 @@ mod plan;
 mod predictions;
 mod rehearsal;
 mod screen;
+mod signals;
 mod transport;

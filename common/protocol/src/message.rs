@@ -18,7 +18,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub use self::run_end::{RunEnd, RunOutcome, end_mark, end_reason, is_end};
+pub(crate) use self::run_end::end_mark;
+pub use self::run_end::{RunEnd, RunOutcome, end_reason, is_end};
 use crate::bounds::{self, OutOfBounds};
 
 mod run_end;

@@ -9,6 +9,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use super::CA_KEY;
 use crate::error::{Result, ServerError};
 use crate::files::replace;
 
@@ -26,9 +27,13 @@ impl Handover {
         Self { certificate: directory.join(format!("{client}.pem")), authority: directory.join("ca.pem") }
     }
 
-    /// Whether both may be written: nothing lies there, or what this authority put there earlier. `authority` is what ca.pem will hold.
+    /// Whether both may be written: nothing lies there, or what this authority put there earlier, or both files of an earlier handover to this
+    /// client by an authority that the federation had before. `authority` is what ca.pem will hold.
     pub(super) fn check(&self, name: &PeerName, authority: &[u8]) -> Result<()> {
         const MOVE: &str = "nothing was signed; move it away, or name another folder with -o";
+        if self.is_of_earlier_authority(name)? {
+            return Ok(());
+        }
         if let Some(found) = existing(&self.certificate)?
             && !is_certificate_of(&found, name, authority)
         {
@@ -42,6 +47,15 @@ impl Handover {
             return Err(ServerError::file(&self.authority, format!("is there, and is not of this authority: {MOVE}")));
         }
         Ok(())
+    }
+
+    /// Whether both files are there, the one signed by the other. Where the key of that authority lies beside them it is its own folder.
+    fn is_of_earlier_authority(&self, name: &PeerName) -> Result<bool> {
+        let (Some(certificate), Some(authority)) = (existing(&self.certificate)?, existing(&self.authority)?) else { return Ok(false) };
+        // Its certificate and the server's public key: nothing that would be missed.
+        let known = blocks(&authority, "CERTIFICATE") + blocks(&authority, "PUBLIC KEY") == blocks(&authority, "");
+        let handed_over = known && blocks(&authority, "CERTIFICATE") == 1 && is_certificate_of(&certificate, name, &authority);
+        Ok(handed_over && !self.authority.with_file_name(CA_KEY).exists())
     }
 
     /// Writes both, and says where they are.

@@ -10,15 +10,18 @@ use rustls_pki_types::ServerName;
 pub(super) fn check_server(name: &str) -> Result<(), String> {
     let accepted = match name.parse::<IpAddr>() {
         Ok(address) => return check_address(address),
-        // The point at the end is no part of the name in a certificate.
-        Err(_) => !name.ends_with('.') && ServerName::try_from(name).is_ok(),
+        // The point at the end is no part of the name in a certificate. A star stands for one first part of a name, and for no whole domain.
+        Err(_) => {
+            let part = name.strip_prefix("*.").filter(|rest| rest.contains('.')).unwrap_or(name);
+            !part.ends_with('.') && matches!(ServerName::try_from(part), Ok(ServerName::DnsName(_)))
+        }
     };
     if accepted {
         return Ok(());
     }
     Err(format!(
-        "{name:?} is no name of a server, and no site would accept it: write the name alone, like fed.example.org, without https://, port, blanks, * or a \
-         point at its end"
+        "{name:?} is no name of a server, and no site would accept it: write the name alone, like fed.example.org or *.example.org, without https://, port, \
+         blanks or a point at its end"
     ))
 }
 

@@ -263,6 +263,17 @@ fn a_signature_replaces_an_earlier_one_and_no_other_file() {
         assert!(!certificate.exists());
     }
     assert_eq!(authority.enrolled().clients[&id("a")].certificates.len(), signed, "nothing was signed");
+    // Both files of an earlier authority of this federation: the client belongs to this one from here on. Not where that authority lives.
+    let mut earlier = Authority::init(other.path().join("earlier").as_path(), &federation("lung-fed"), now()).unwrap();
+    let (moved, own) = (other.path().join("moved"), other.path().join("earlier"));
+    for folder in [&moved, &own] {
+        earlier.sign_into(&file, folder, now(), 30).unwrap();
+    }
+    authority.sign_into(&file, &moved, now(), 30).unwrap();
+    assert_eq!(std::fs::read(moved.join(CA_PEM)).unwrap(), of_authority);
+    let before = std::fs::read(own.join(CA_PEM)).unwrap();
+    assert_eq!(authority.sign_into(&file, &own, now(), 30).unwrap_err().code(), 4);
+    assert_eq!(std::fs::read(own.join(CA_PEM)).unwrap(), before);
     // In the authority's own folder its file is there already.
     authority.sign_into(&file, directory.path(), now(), 30).unwrap();
     assert_eq!(std::fs::read(directory.path().join(CA_PEM)).unwrap(), of_authority);
@@ -284,7 +295,12 @@ fn a_server_has_names_under_which_sites_accept_it() {
         "fed example",
         " fed.example.org",
         "*",
-        "*.example.org",
+        "*.org",
+        "*.",
+        "*.*.example.org",
+        "a.*.example.org",
+        "*example.org",
+        "*.192.0.2.7",
         "fed.example.org.",
         "fed..example.org",
         "-fed.example.org",
@@ -307,7 +323,7 @@ fn a_server_has_names_under_which_sites_accept_it() {
         assert!(error.code() == 2 && error.to_string().starts_with("--ip: "), "{error}");
     }
     assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "nothing was made");
-    let right = ["localhost", "fed.example.org", "Fed_1.example.org", "xn--fd-fka.example.org", "192.0.2.7"];
+    let right = ["localhost", "fed.example.org", "*.wild.example", "Fed_1.example.org", "xn--fd-fka.example.org", "192.0.2.7"];
     let mut authority = Authority::init(directory.path(), &names(&right, &["2001:db8::1", "::ffff:192.0.2.7"]), now()).unwrap();
     authority.renew(now(), 90, None).unwrap();
     drop(authority);

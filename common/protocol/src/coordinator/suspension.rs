@@ -13,6 +13,7 @@ use dp_pvi_privacy::ClientId;
 
 use super::run::{Open, Phase};
 use super::{Closing, Control, Coordinator, Lack, Record, Upcoming};
+use crate::aggregation::host::Host;
 use crate::message::{Role, RoundOutcome, RunOutcome};
 use crate::time::Timestamp;
 
@@ -32,13 +33,16 @@ pub(super) struct Waits {
 impl Waits {
     /// What a record begins is waited for from the next poll on.
     pub(super) fn follow(&mut self, record: &Record) {
-        match record {
+        let begins = matches!(
+            record,
             Record::RunOpened { .. }
-            | Record::RoundOpened { .. }
-            | Record::RoundClosed { .. }
-            | Record::Resumed { .. }
-            | Record::RunEnded { .. } => (self.phase, self.suspended) = (None, None),
-            _ => {}
+                | Record::RoundOpened { .. }
+                | Record::RoundClosed { .. }
+                | Record::Resumed { .. }
+                | Record::RunEnded { .. }
+        );
+        if begins {
+            (self.phase, self.suspended) = (None, None);
         }
     }
 }
@@ -227,18 +231,19 @@ impl Coordinator {
         if outcome.is_regular() {
             return None;
         }
-        let broken = self.run.aggregation.as_ref().and_then(|host| host.broken());
+        let broken = self.run.aggregation.as_ref().and_then(Host::broken);
         if let Some(reason) = broken {
             return Some(reason.to_owned());
         }
         if outcome == RunOutcome::Refused {
             let refusals = self.sites().filter(|client| self.refuses(client)).filter_map(|client| {
                 let (_, reason) = self.run.members.get(client)?.refused?;
-                Some(format!("{client} ({})", format!("{reason:?}").to_lowercase()))
+                let reason = format!("{reason:?}").to_lowercase();
+                Some(format!("{client} ({reason})"))
             });
             return Some(format!("refused: {}", names(refusals)));
         }
-        let unsigned = self.run.aggregation.as_ref().map(|host| host.unsigned()).unwrap_or_default();
+        let unsigned = self.run.aggregation.as_ref().map(Host::unsigned).unwrap_or_default();
         match (&self.run.suspended, &self.run.phase) {
             (Some(Lack::Summer), _) => Some("the summer did not answer".into()),
             (Some(Lack::Sites(missing)), _) if !missing.is_empty() => {

@@ -331,3 +331,65 @@ impl<'a, C: Clock> Calls<'a, C> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// A clock that goes on when somebody sleeps.
+    struct Steps(Cell<u64>);
+
+    impl Clock for Steps {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(self.0.get())
+        }
+
+        async fn sleep(&self, duration: Duration) {
+            self.0.set(self.now().plus(duration).as_millis());
+        }
+    }
+
+    /// Fails until patience ends; `jump` sets the clock forth before the third failure. How long it took beside the jump.
+    fn patience_of(reached: bool, jump: Duration) -> Duration {
+        let clock = Steps(Cell::new(1_000_000));
+        let patience = Patience { give_up_after: Duration::from_secs(600), first_contact: Duration::from_secs(60), ..Patience::default() };
+        let mut calls = Calls::new(&clock, &patience);
+        if reached {
+            calls.succeeded();
+        }
+        let start = clock.now();
+        let (mut jumped, mut nobody) = (Duration::ZERO, ());
+        for failure in 0.. {
+            if failure == 2 {
+                clock.0.set(clock.now().plus(jump).as_millis());
+                jumped = jump;
+            }
+            let mut failed = pin!(calls.failed(TransportError::Unreachable(String::new()), &mut nobody));
+            match failed.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => break,
+                Poll::Pending => unreachable!("this clock never waits"),
+            }
+        }
+        clock.now().since(start).saturating_sub(jumped)
+    }
+
+    #[test]
+    fn a_server_that_was_never_reached_is_given_up_soon_and_one_that_was_is_waited_for() {
+        let between = |waited: Duration, from, to| (from..=to).contains(&waited.as_secs());
+        assert!(between(patience_of(false, Duration::ZERO), 60, 60 + LONGEST), "{:?}", patience_of(false, Duration::ZERO));
+        assert!(between(patience_of(true, Duration::ZERO), 600, 600 + LONGEST), "{:?}", patience_of(true, Duration::ZERO));
+    }
+
+    #[test]
+    fn finding_attack_a1_a_jump_of_the_clock_ends_no_client_s_patience() {
+        let waited = patience_of(true, Duration::from_secs(365 * 24 * 3600));
+        assert!(waited >= Duration::from_secs(600) - ONE_TRY, "{waited:?}");
+    }
+
+    const LONGEST: u64 = super::super::LONGEST_PAUSE.as_secs();
+}

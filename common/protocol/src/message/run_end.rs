@@ -37,7 +37,7 @@ const REASON_BYTES: usize = 1000;
 
 /// What the header that nobody answers carries in `reserved`: so the end, its outcome and the reason of an early end are signed.
 #[must_use]
-pub fn end_mark(outcome: RunOutcome, reason: Option<&str>) -> Vec<Vec<u8>> {
+pub(crate) fn end_mark(outcome: RunOutcome, reason: Option<&str>) -> Vec<Vec<u8>> {
     let mut parts = vec![ENDED.to_vec(), outcome.mark().to_vec()];
     let cut = |reason: &str| -> String {
         let fits = reason.char_indices().take_while(|(at, character)| at + character.len_utf8() <= REASON_BYTES);

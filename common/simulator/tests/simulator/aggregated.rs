@@ -15,6 +15,7 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::mechanism::{Message, ReleaseError, ShareSum, Summation, Summed};
 use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, Permit, ReleaseId, Units};
+use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::aggregation::summer::{SummerNode, SummerStores};
 use dp_pvi_protocol::aggregation::{Ask, SummerReply};
 use dp_pvi_protocol::coordinator::{Coordinator, Lack, Record, Stage};
@@ -467,6 +468,25 @@ fn without_a_summer_no_round_opens_and_the_run_ends_with_a_name() {
         let ledger = Ledger::open(site.disk.clone(), client_key(2, &site.client), site.ledger.clone(), site.budget).unwrap();
         assert!(ledger.rows().iter().all(|(row, _)| !matches!(row.body, dp_pvi_privacy::ledger::RowBody::Reserved { .. })));
     }
+}
+
+/// A site whose seed the summer cannot open, under a charter that allows nobody to be missing: the run ends, and everybody is told whose seed it was.
+#[test]
+fn finding_attack_a5_a_site_whose_seed_cannot_be_opened_is_named_in_the_outcome() {
+    let task = task(2, 0);
+    let (federation, _) = federation(&task, 2);
+    let settings = federation.settings_of(federation.run);
+    let records = federation.simulate().records;
+    let is_closing = |record: &Record| matches!(record, Record::Aggregation { record: AggregationRecord::Closing(_), .. });
+    let closing = records.iter().position(is_closing).unwrap();
+    let mut coordinator = Coordinator::restore(settings, records[..=closing].to_vec()).unwrap();
+    let now = Timestamp::from_millis(0);
+    assert_eq!(coordinator.on_summer(SummerReply::BadSeed(client("beta")), now).unwrap().records.len(), 1);
+    for _ in 0..3 {
+        drop(coordinator.poll(now).records);
+    }
+    assert_eq!(coordinator.stage(), Stage::Ended(RunOutcome::AggregationLost));
+    assert_eq!(coordinator.end_reason().unwrap(), "the summer cannot open the seed of beta, and a sum needs 4 sites");
 }
 
 /// A refusal for good ends the run where the summer was asked; one that comes late, or after the end, changes nothing.

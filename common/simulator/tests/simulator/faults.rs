@@ -212,7 +212,8 @@ fn no_mixture_of_faults_spends_twice_or_changes_a_posterior() {
         federation.faults = faults(&mut dice, live);
         federation.fault_seed = seed;
         let what = format!("seed {seed} ({scenario:?}, live: {live}): {:?}", federation.faults);
-        // A server whose clock went back by a month waits that much longer for a site that is gone: such a run is looked at as it stands.
+        // A run that is suspended more than once is looked at as it stands.
+        federation.suspend_for = Duration::from_secs(1800);
         federation.limit = Duration::from_secs(6 * 3600);
         let sites = federation.sites.clone();
         let outcome = federation.simulate();
