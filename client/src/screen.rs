@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use dp_pvi_data::{Inspection, Screen};
+use dp_pvi_data::{Inspection, Screen, Unwatched};
 use dp_pvi_proto::problem::Problem;
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +58,14 @@ pub(crate) fn notes(inspection: &Inspection, halt_above: f64) -> Vec<String> {
         let (name, counts) = (&column.name, &column.counts);
         format!("column `{name}`: {} of {} cells hold no value that the schema knows", counts.invalid, counts.cells())
     }));
-    if let Some(unexposed) = inspection.unexposed.filter(|unexposed| unexposed.records > 0) {
-        notes.push(format!("watched for no time: {}, with an event: {}", unexposed.records, unexposed.events));
+    let unwatched = inspection.unwatched;
+    if unwatched != Unwatched::default() {
+        notes.push(format!(
+            "watched for no time: {}, with an event: {}; left before they came: {}",
+            unwatched.events + unwatched.nothing,
+            unwatched.events,
+            unwatched.reversed
+        ));
     }
     if !inspection.near.is_empty() {
         notes.push(inspection.near.to_string());

@@ -387,7 +387,10 @@ impl Engine {
                     Begin::Answered(answered) => Ok(answered),
                     Begin::Accept(expected) => {
                         let mut check = PayloadCheck::new(expected);
-                        check.update(&payload).and_then(|()| check.finish()).map_err(|e| ServeError::Rejected(e.into()))?;
+                        check.update(&payload).and_then(|()| check.finish()).map_err(|problem| {
+                            observer.not_taken(&peer.client, update.peek().map_or(0, |update| update.release.round), problem);
+                            ServeError::Rejected(problem.into())
+                        })?;
                         server.store().offer(SmallPayload { client: peer.client.clone(), update: update.hash(), bytes: payload });
                         let answered = server.stored(&peer.client, &update, now);
                         server.store().withdraw();
@@ -407,6 +410,10 @@ impl Engine {
                     batch.excluded.push((client, update.hash()));
                 }
                 batch.receipt(result, reply, telemetry)
+            }
+            Command::NotTaken { client, round, problem } => {
+                observer.not_taken(&client, round, problem);
+                Ok(())
             }
             Command::Consent { peer, signature, reply } => {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.consent(&peer.client, &signature, now));

@@ -130,11 +130,18 @@ impl Service {
         Ok((Peer { client: client.clone(), tls_key: peer.identity.tls_key }, party))
     }
 
-    /// Runs file work on a thread that may block.
-    async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T, WriteError> + Send + 'static) -> Result<T, Status> {
+    /// Runs file work for this client's update of this round on a thread that may block.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        (client, round): (&ClientId, u32),
+        work: impl FnOnce() -> Result<T, WriteError> + Send + 'static,
+    ) -> Result<T, Status> {
         match tokio::task::spawn_blocking(work).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(WriteError::Payload(error))) => Err(status(&Refused::Rejected(error.into()))),
+            Ok(Err(WriteError::Payload(error))) => {
+                self.engine.not_taken(client.clone(), round, error);
+                Err(status(&Refused::Rejected(error.into())))
+            }
             // It passes: the site sends the same bytes again.
             Ok(Err(WriteError::Io(error))) if shortage::passes(&error) => {
                 self.telemetry.shortage("an update could not be stored", &error);

@@ -1,6 +1,7 @@
 //! From `task.toml` and the schema's text to the one document whose hash everybody signs.
 
 use dp_pvi_forecast::rounds::{self, Resolved};
+use dp_pvi_forecast::worthless;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_proto::problem::Problem;
@@ -36,7 +37,10 @@ pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
     };
     let resolved = rounds::resolve(&raw, &schema, context).map_err(|e| ServerError::file(&config.task, e))?;
     sums_fit(&resolved.task).map_err(|problem| ServerError::file(&config.task, problem))?;
-    Ok(resolved)
+    match worthless(raw.pvi.expected_units, &resolved.task) {
+        Some(why) => Err(ServerError::file(&config.task, why)),
+        None => Ok(resolved),
+    }
 }
 
 /// Whether the secure sums of an aggregated task can be planned: the charter would be refused only when everybody has joined.

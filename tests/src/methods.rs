@@ -319,13 +319,13 @@ pub fn task(model: &Model, update: &Update, trust: Trust) -> String {
         Protection::None => ("record", ""),
     };
     let (trust, aggregation) = match trust {
-        Trust::Local => ("local", String::new()),
+        Trust::Local => ("local", format!("max_units = {UNITS}\n")),
         Trust::Aggregated(sites) => {
             ("aggregated", format!("[aggregation]\nsites = {sites}\ncolluders = 1\nmax_units = {UNITS}\nmax_rounding_loss = 1.0\n"))
         }
     };
     format!(
-        "name = \"{} with {}\"\n[model]\n{}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"{unit}\"\n\
+        "name = \"{} with {}\"\neven_if_worthless = true\n[model]\n{}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"{unit}\"\n\
          adjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"{trust}\"\n{aggregation}",
         update.name, model.name, model.options, update.options
     )

@@ -94,7 +94,7 @@ impl Task {
             None => line("update = \"pvi\"".into()),
             Some(_) => line("update = \"dp-optimisation\"\nexpected_sites = 3".into()),
         }
-        line("[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"".into());
+        line("[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000".into());
         if let Some(epsilon) = self.epsilon {
             line(format!("epsilon = {epsilon:?}"));
         }

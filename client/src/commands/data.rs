@@ -105,8 +105,12 @@ fn to_json(inspection: &Inspection, guess: &Guess) -> Value {
         "near_places": inspection.near.places.iter().map(|(one, two)| json!([
             {"file": one.file, "row": one.row}, {"file": two.file, "row": two.row},
         ])).collect::<Vec<_>>(),
-        "watched_for_no_time": inspection.unexposed.map(|unexposed| json!({"records": unexposed.records, "events": unexposed.events})),
         "largest_unit": inspection.largest_unit,
+        "watched_for_no_time": {
+            "with_an_event": inspection.unwatched.events,
+            "without": inspection.unwatched.nothing,
+            "left_before_they_came": inspection.unwatched.reversed,
+        },
         "norm_bound": inspection.norm_bound,
         "norms": inspection.norms,
         "scaled_share": inspection.scaled_share(),

@@ -14,7 +14,7 @@ const NUMBER: &str = "kind = \"number\"\nlower = 0\nupper = 30\ncentre = 5\nscal
 fn task(model: &str, label: &str) -> ResolvedTask {
     let text = format!(
         "model = {{ {model} }}\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"pvi\"\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "fed", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[label]\ncolumn = \"days\"\n{label}{COLUMNS}"), context).unwrap()

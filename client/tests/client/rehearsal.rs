@@ -14,7 +14,7 @@ fn task(model: &str, label: &str, pvi: &str, trust: &str) -> ResolvedTask {
         "version = 2\nnorm_bound = 2.0\n[label]\n{label}\n[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n\
          [[columns]]\nname = \"b\"\nkind = \"category\"\nvalues = [\"x\", \"y\", \"z\"]\n"
     );
-    let aggregation = if trust == "aggregated" { "[aggregation]\nsites = 3\nmax_units = 1000000\n" } else { "" };
+    let aggregation = if trust == "aggregated" { "[aggregation]\nsites = 3\nmax_units = 1000000\n" } else { "max_units = 1000000\n" };
     let text = format!(
         "[model]\n{model}\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{pvi}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-6\ntrust = \"{trust}\"\n{aggregation}"

@@ -196,7 +196,7 @@ mod tests {
     fn finding_attack3_3_booked_visits_are_the_dearest_ones() {
         let schema = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
         let text = "name = \"growing\"\n[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
-                    update = \"natural-gradient\"\nbudget_growth = 3.0\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+                    update = \"natural-gradient\"\nbudget_growth = 3.0\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
         let context = ResolveContext { name: "growing", update_deadline_seconds: 60, min_sites: 2, expected_sites: 2 };
         let task = RawTask::parse(text).unwrap().resolve(schema, context).unwrap();
         let (epsilon, delta) = (task.privacy.epsilon.unwrap(), task.privacy.delta);

@@ -166,7 +166,7 @@ mod tests {
             std::fs::create_dir_all(&folder).unwrap();
             let schema = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
             let text = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n\
-                        update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+                        update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
             let context = ResolveContext { name: "worth", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };
             std::fs::write(folder.join("task.json"), RawTask::parse(text).unwrap().resolve(schema, context).unwrap().to_bytes()).unwrap();
             Self(folder)
@@ -206,7 +206,7 @@ mod tests {
             let coefficients: Vec<_> = (0..count)
                 .map(|j| CoefficientForecast { name: format!("column_with_a_long_name={j}"), width: range, unprotected: 0.1 })
                 .collect();
-            let task = Forecast { records: 1, sites: 1, worlds: 1, published: (0, 1), coefficients, width: range, loss: range };
+            let task = Forecast { records: 1, sites: 1, worlds: 1, published: (0, 1), coefficients, width: range, loss: range, gain: None };
             let file = folder.0.join(format!("{count}.svg"));
             draw(&file, &Prospect::Outlook(Box::new(Outlook { task, settings: Vec::new() }))).unwrap();
             let drawing = std::fs::read_to_string(file).unwrap();

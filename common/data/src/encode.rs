@@ -273,7 +273,12 @@ impl<'s> Encoder<'s> {
     ) -> Result<Coded, CellProblem> {
         let label = self.schema.label();
         Ok(match &label.kind {
-            LabelKind::Number(rule) => number(rule, cell, numbers, field, watch)?,
+            LabelKind::Number(rule) => match number(rule, cell, numbers, field, watch)? {
+                Coded::Number(count) if self.schema.has_whole_label() && count.fract() != 0.0 => {
+                    invalid(label.invalid, CellProblem::NotACount, field, watch)?
+                }
+                coded => coded,
+            },
             // Has a rule of its own.
             LabelKind::Survival(_) => Coded::Absent,
             LabelKind::Absent => Coded::Number(0.0),

@@ -351,6 +351,11 @@ pub enum CellProblem {
     /// Text that is no class of the label.
     #[error("this is no class of the label; complete `positive` and `negative`, or set `invalid = \"drop\"` in the schema")]
     NotALabel,
+    /// A number that is not whole, of a model of counts.
+    #[error(
+        "the label is a count, and this is no whole number; correct it, or set `invalid = \"drop\"` in the schema, or use a model of numbers"
+    )]
+    NotACount,
     /// A record that belongs to nobody.
     #[error("the record has no unit id; every record needs one, so that a person's records are protected together")]
     NoUnit,

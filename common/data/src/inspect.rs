@@ -7,9 +7,10 @@ use crate::files::read_files;
 use crate::near::{Near, Place};
 use crate::screen::{Reasons, Screen};
 use crate::source::{Reading, RecordFile, RowError, Sink, field_name};
-use dp_pvi_records::{LineProblem, Row};
+use dp_pvi_records::{LineProblem, RecordView, Row};
 use dp_pvi_schema::content::Content;
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -37,10 +38,10 @@ pub struct Inspection {
     pub screen: Screen,
     /// Units whose ids are near another's.
     pub near: Near,
-    /// Of survival times: records that were watched for no time.
-    pub unexposed: Option<Unexposed>,
     /// Entries of all kept records: a table in memory holds fewer than 2³².
     pub entries_held: u64,
+    /// Of survival times: records that were watched for no time.
+    pub unwatched: Unwatched,
     /// Most records of one unit.
     pub largest_unit: u64,
     /// Feature columns in the order of the schema, then the label.
@@ -53,13 +54,26 @@ pub struct Inspection {
     pub norms: Vec<u64>,
 }
 
-/// Kept records that were watched for no time: their time is not above their entry, which is 0 where the schema has none.
+/// Records of survival times that were watched for no time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Unexposed {
-    /// How many.
-    pub records: u64,
-    /// Those of them that end with an event.
+pub struct Unwatched {
+    /// Whose event came at the time of entry: they count.
     pub events: u64,
+    /// That left at the time of entry without an event: they tell nothing.
+    pub nothing: u64,
+    /// That left before they came: they contribute nothing, and are most likely a mistake.
+    pub reversed: u64,
+}
+
+impl Unwatched {
+    fn note(&mut self, RecordView { target: time, extra, .. }: RecordView<'_>) {
+        match time.partial_cmp(&extra.entry) {
+            Some(Ordering::Less) => self.reversed += 1,
+            Some(Ordering::Equal) if extra.event => self.events += 1,
+            Some(Ordering::Equal) => self.nothing += 1,
+            Some(Ordering::Greater) | None => {}
+        }
+    }
 }
 
 /// A record that the schema rejects.
@@ -141,8 +155,8 @@ fn without_columns(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspect
         rejections: Vec::new(),
         screen: Screen::of_all(counts.records),
         near: Near::default(),
-        unexposed: None,
         entries_held: tally.entries,
+        unwatched: Unwatched::default(),
         largest_unit: 1,
         columns: Vec::new(),
         entries: Vec::new(),
@@ -164,7 +178,7 @@ struct Counter<'s> {
     rejected: u64,
     rejections: Vec<Rejection>,
     reasons: Reasons,
-    unexposed: Unexposed,
+    unwatched: Unwatched,
     id: Vec<u8>,
     persons: HashMap<Box<[u8]>, Person>,
 }
@@ -226,7 +240,7 @@ impl<'s> Counter<'s> {
             rejected: 0,
             rejections: Vec::new(),
             reasons: Reasons::default(),
-            unexposed: Unexposed::default(),
+            unwatched: Unwatched::default(),
             id: Vec::new(),
             persons: HashMap::new(),
         }
@@ -268,11 +282,9 @@ impl<'s> Counter<'s> {
         let first = Encoder::label_field(self.schema);
         reports.extend(parts.map(|(part, (column, names))| self.tally.report(first + part, column.to_owned(), "label", names)));
         let grouped = self.schema.unit_column().is_some();
-        let is_survival = matches!(self.schema.label().kind, LabelKind::Survival(_));
         Inspection {
             screen: self.reasons.screen(self.schema, self.records),
             near: Near::of(self.persons.iter().map(|(id, person)| (id.as_ref(), person.first))),
-            unexposed: is_survival.then_some(self.unexposed),
             entries_held: self.tally.entries,
             units: if grouped { self.persons.len() as u64 } else { self.records },
             records: self.records,
@@ -280,6 +292,7 @@ impl<'s> Counter<'s> {
             empty_lines: self.empty_lines,
             rejected: self.rejected,
             rejections: self.rejections,
+            unwatched: self.unwatched,
             largest_unit: if grouped { self.persons.values().map(|person| person.records).max().unwrap_or(0) } else { 1 },
             columns: reports,
             entries: self.schema.coefficient_names().into_iter().zip(self.tally.filled).collect(),
@@ -305,14 +318,8 @@ impl Sink for Counter<'_> {
         // A person is there whose records are all rejected, as in a run.
         let person = if self.schema.unit_column().is_some() { self.person(row) } else { Ok(()) };
         match fate.and_then(|fate| person.map(|()| fate)) {
-            Ok(Fate::Kept) => {
-                // Only survival times have an exposure.
-                let Encoded { target, extra, .. } = self.encoded;
-                if target <= extra.entry {
-                    self.unexposed.records += 1;
-                    self.unexposed.events += u64::from(extra.event);
-                }
-            }
+            Ok(Fate::Kept) if matches!(self.schema.label().kind, LabelKind::Survival(_)) => self.unwatched.note(self.encoded.view()),
+            Ok(Fate::Kept) => {}
             Ok(Fate::Dropped) => {
                 self.dropped += 1;
                 self.encoded.dropped.into_iter().for_each(|fault| self.reasons.cell(fault));
@@ -472,6 +479,19 @@ impl fmt::Display for Inspection {
                 writeln!(f, "  above R              {rows:>9}  {bar}")?;
             }
         }
+        let Unwatched { events, nothing, reversed } = self.unwatched;
+        if events + nothing + reversed > 0 {
+            writeln!(f)?;
+            writeln!(
+                f,
+                "Watched for no time: {}, with an event at the time of entry: {events}. Such an event counts with the task's least_exposure; {nothing}",
+                events + nothing
+            )?;
+            writeln!(
+                f,
+                "without an event contribute nothing. Left before they came: {reversed}; these contribute nothing, and are most likely a mistake."
+            )?;
+        }
         if self.empty_lines > 0 {
             writeln!(f)?;
             writeln!(
@@ -482,9 +502,6 @@ impl fmt::Display for Inspection {
         }
         if self.screen.count() > 0 {
             writeln!(f, "\n{}", self.screen)?;
-        }
-        if let Some(Unexposed { records, events }) = self.unexposed {
-            writeln!(f, "\nwatched for no time: {records}, with an event: {events}")?;
         }
         if !self.near.is_empty() {
             writeln!(f, "\n{}", self.near)?;

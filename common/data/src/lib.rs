@@ -72,7 +72,7 @@ pub use dp_pvi_records::LineProblem;
 pub use dp_pvi_schema::public::Public;
 pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, RowProblem};
 pub use guess::{Guess, guess};
-pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, Unexposed, inspect};
+pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, Unwatched, inspect};
 pub use near::{Near, Place};
 pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
 pub use screen::{Nothing, Screen};

@@ -76,6 +76,7 @@ adjacency = "add-remove"
 epsilon = 1.0
 delta = 1e-5
 trust = "local"
+max_units = 1000000
 "#;
 
 struct Seeded;

@@ -67,6 +67,16 @@ pub struct Forecast {
     pub width: Range,
     /// Held-out log-likelihood a record, without protection minus with it.
     pub loss: Range,
+    /// Held-out log-likelihood a record over that of the best constant; absent where the model has no intercept, which alone makes a constant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain: Option<Range>,
+}
+
+impl Forecast {
+    /// Whether a constant would predict better in most federations that were drawn.
+    pub(crate) fn is_worthless(&self) -> bool {
+        self.gain.is_some_and(|gain| gain.median < 0.0)
+    }
 }
 
 /// One drawn federation, its run, and what its rows say without protection.
@@ -152,7 +162,8 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
     is_known(task).map_err(NotForecast::Intervals)?;
     let mut widths = Vec::new();
     let mut without = Vec::new();
-    let mut losses = Vec::new();
+    let (mut losses, mut gains) = (Vec::new(), Vec::new());
+    let intercept = task.parsed_schema().map_err(|_| NotForecast::Model)?.intercept();
     for number in 0..effort.worlds {
         let rehearsal = rehearsal(task, units, effort.rows, number)?;
         let Ok(aware) = of_run(task, &rehearsal.history) else { continue };
@@ -161,6 +172,9 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
         widths.push(interval_widths(&with));
         without.push(interval_widths(&exact));
         losses.push(loss(&rehearsal.world, &with, &exact));
+        if let Some(constant) = intercept.and_then(|position| constant(task, &rehearsal.world, position as usize)) {
+            gains.push(loss(&rehearsal.world, &constant, &with));
+        }
     }
     if 2 * widths.len() < effort.worlds as usize {
         return Err(NotForecast::Fails);
@@ -181,8 +195,80 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
         published: published(&schema),
         coefficients,
         width: widths_range(&widths.into_iter().map(median).collect::<Vec<_>>(), widest),
+        gain: (gains.len() == losses.len()).then(|| quantiles(gains)),
         loss: quantiles(losses),
     })
+}
+
+/// Steps of the search for a constant.
+const CONSTANT_STEPS: usize = 40;
+/// Precision with which a constant is known.
+const CERTAIN: f64 = 1e10;
+
+/// The constant that fits a world best: the intercept alone, with all other coefficients at 0 and offsets as they are.
+fn constant(task: &ResolvedTask, world: &World, intercept: usize) -> Option<Predictor> {
+    let predictor = task.model.rules().predictor()?;
+    let d = task.family().dimension();
+    let mut value = 0.0;
+    for _ in 0..CONSTANT_STEPS {
+        let (mut slope, mut curvature) = (0.0, 0.0);
+        for row in world.rows.iter() {
+            for &(target, probability) in row.targets {
+                let at = predictor.statistics(value + row.offset, 0.0, target);
+                slope += probability * at.residual;
+                curvature += probability * at.curvature;
+            }
+        }
+        let step: f64 = slope / f64::max(curvature, f64::MIN_POSITIVE);
+        value += step.clamp(-1.0, 1.0);
+        if step.abs() < 1e-9 {
+            break;
+        }
+    }
+    let mean = nalgebra::DVector::from_fn(d, |j, _| if j == intercept { value } else { 0.0 });
+    let natural = match task.family() {
+        dp_pvi_expfam::any::Family::DiagonalGaussian { .. } => {
+            mean.iter().map(|m| CERTAIN * m).chain(std::iter::repeat_n(CERTAIN, d)).collect::<Vec<_>>()
+        }
+        dp_pvi_expfam::any::Family::FullGaussian { .. } => {
+            let matrix = nalgebra::DMatrix::identity(d, d) * CERTAIN;
+            (&mean * CERTAIN).iter().copied().chain(dp_pvi_expfam::gaussian::full::svec(&matrix)).collect()
+        }
+    };
+    Predictor::new(&task.model, task.family(), &natural).ok()
+}
+
+/// Federations, and rows of each, by which a task is judged.
+const JUDGED: Effort = Effort { worlds: 8, rows: 300 };
+/// Most numbers of work (visits, passes and squares of coefficients together) of a task that is judged: about some seconds.
+const MOST_WORK: f64 = 3e8;
+
+/// Why a task is not worth a run, where its own forecast says so: with as many records at each of its sites as its author expects, or else as the task admits, a constant predicts better
+/// in most of the federations that might be. `None` where it is worth one, its author wants it anyway, or nobody can tell.
+#[must_use]
+pub fn worthless(raw: Option<u64>, task: &ResolvedTask) -> Option<String> {
+    if task.even_if_worthless {
+        return None;
+    }
+    let most = task.privacy.max_units.or(task.aggregation.map(|aggregation| aggregation.max_units));
+    let units = raw.or(most)?.max(1);
+    let sites = counted(task).sites.max(1);
+    let work = f64::from(task.visits())
+        * f64::from(task.passes())
+        * f64::from(sites)
+        * f64::from(task.max_nonzeros + 1).powi(2)
+        * f64::from(JUDGED.rows);
+    if work > MOST_WORK {
+        return None;
+    }
+    let forecast = forecast(task, &vec![units; sites as usize], JUDGED).ok()?;
+    let gain = forecast.gain.filter(|_| forecast.is_worthless())?;
+    Some(format!(
+        "this run would be worth nothing: with {units} records at each of {sites} sites its predictions would be worse than a constant, by {:.4} in log-likelihood a record ({:.4} to {:.4} in \
+         90 % of {} drawn federations). More records, a larger epsilon, fewer coefficients, or trust = \"aggregated\" help (`dp-pvi-server check --units …` compares); to run it all the same \
+         write even_if_worthless = true in the task",
+        -gain.median, -gain.high, -gain.low, forecast.worlds
+    ))
 }
 
 /// Width of the widest 90 % interval of a coefficient under the prior.

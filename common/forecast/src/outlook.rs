@@ -152,7 +152,10 @@ fn at(task: &ResolvedTask, epsilon: f64, trust: Trust, units: &[u64]) -> Result<
     if trust != task.privacy.trust {
         other.privacy.trust = trust;
         other.aggregation = match trust {
-            Trust::Local => None,
+            Trust::Local => {
+                other.privacy.max_units = task.aggregation.map(|aggregation| aggregation.max_units);
+                None
+            }
             Trust::Aggregated => {
                 let sites = u32::try_from(units.len()).unwrap_or(u32::MAX);
                 let max_units = units.iter().copied().max().unwrap_or(1);
@@ -222,6 +225,10 @@ impl Outlook {
                 "        {mark} {:>10}  {trust:<11} {told}",
                 format!("{:.4}", setting.epsilon).trim_end_matches('0').trim_end_matches('.')
             );
+        }
+        if let Some(gain) = &self.task.gain {
+            let than = if self.task.is_worthless() { ": a constant predicts better" } else { "" };
+            let _ = writeln!(text, "          log-likelihood gained a record over a constant: {}{than}", range(gain, 4));
         }
         text.push_str("          width of 90 % intervals, as the task stands, and without protection\n");
         for coefficient in coefficients.iter().take(LISTED) {

@@ -36,7 +36,7 @@ const EFFORT: Effort = Effort { worlds: 8, rows: 300 };
 pub(super) fn task(schema: &str, pvi: &str, model: &str, epsilon: f64) -> ResolvedTask {
     let text = format!(
         "[model]\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n\
-         epsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\n"
+         epsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "forecast", update_deadline_seconds: 60, min_sites: 2, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
@@ -189,3 +189,20 @@ fn small_widths_keep_two_digits() {
     let text = Outlook { task: forecast, settings: Vec::new() }.text();
     assert!(text.contains("0.0034 (0.0021 to 0.0048)") && text.contains(" 0.0012\n"), "{text}");
 }
+
+/// A few records under a small epsilon: the noise decides, and the task says so before anybody pays for it.
+#[test]
+fn finding_bugs_5_a_task_that_is_worse_than_a_constant_is_known_before_it_runs() {
+    let hopeless = task(SCHEMA, UPDATE, LOGISTIC, 0.05);
+    let why = super::worthless(Some(60), &hopeless).unwrap();
+    assert!(why.contains("60 records at each of 2 sites") && why.contains("even_if_worthless = true"), "{why}");
+    // As many records as the task admits, its author's word, or a budget that is enough.
+    assert_eq!(super::worthless(None, &hopeless), None);
+    assert_eq!(super::worthless(Some(60), &ResolvedTask { even_if_worthless: true, ..hopeless }), None);
+    assert_eq!(super::worthless(Some(2000), &task(SCHEMA, UPDATE, LOGISTIC, 1.0)), None);
+    let (good, bad) = (of(SCHEMA, 4000, 4.0), forecast(&task(SCHEMA, UPDATE, LOGISTIC, 0.05), &[60; 3], EFFORT).unwrap());
+    assert!(!good.is_worthless() && good.gain.unwrap().median > 0.0, "{:?}", good.gain);
+    assert!(bad.is_worthless() && bad.gain.unwrap().median < 0.0, "{:?}", bad.gain);
+}
+
+mod liar;

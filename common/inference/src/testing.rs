@@ -150,6 +150,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
         expected_sites: None,
         release_tick_seconds: 0,
         early_end: None,
+        even_if_worthless: false,
         promise: dp_pvi_posterior::task::Derived,
     }
 }

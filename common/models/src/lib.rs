@@ -23,6 +23,7 @@ pub mod poisson_regression;
 pub mod prediction;
 pub mod predictor;
 pub mod probit_regression;
+pub mod reach;
 pub mod registry;
 pub mod robust_regression;
 pub mod rows;
@@ -128,6 +129,11 @@ pub trait ModelRules: Display {
     /// The mixture, where expectation maximisation has its closed-form step.
     fn mixture(&self) -> Option<MixtureForm> {
         None
+    }
+
+    /// Whether a label is a count: a whole number.
+    fn predicts_counts(&self) -> bool {
+        false
     }
 
     /// Whether gradients are summed batch by batch.

@@ -285,7 +285,7 @@ impl Shape {
         let relation = if variant.contains("# add-remove") { "add-remove" } else { "replace-one" };
         let text = format!(
             "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
-             [privacy]\nunit = \"record\"\nadjacency = \"{relation}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+             [privacy]\nunit = \"record\"\nadjacency = \"{relation}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let sites = u32::try_from(self.sites).expect("few sites");
         let context = ResolveContext { name: self.name, update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };

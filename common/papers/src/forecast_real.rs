@@ -66,7 +66,7 @@ fn published(text: &str, files: &[PathBuf]) -> String {
 fn task(schema: &str, approximation: &str, epsilon: f64, sites: u32) -> ResolvedTask {
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 10\n\
-         update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\n"
+         update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "forecast", update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };
     RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()

@@ -28,7 +28,7 @@ const SITES: usize = 5;
 fn task(set: &Set, epsilon: f64, sites: usize, prior_scale: f64) -> ResolvedTask {
     let text = format!(
         "[model]\n{}\nprior_scale = {prior_scale}\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\n\
-         update = \"natural-gradient\"\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\n",
+         update = \"natural-gradient\"\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
         set.model, set.bounds
     );
     let sites = u32::try_from(sites).unwrap();

@@ -38,7 +38,7 @@ fn task(formula: &str, local: bool, epsilon: f64) -> ResolvedTask {
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\nformula = {formula:?}\n{sites}[schema]\nfile = \"schema.toml\"\n[pvi]\n\
          schedule = \"synchronous\"\nrounds = 20\nupdate = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {epsilon}\n\
-         delta = 1e-5\ntrust = \"local\"\n"
+         delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let count = if local { SITES } else { 1 };
     let context = ResolveContext { name: "sites", update_deadline_seconds: 60, min_sites: count, expected_sites: count };

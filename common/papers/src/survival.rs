@@ -34,7 +34,7 @@ fn task(epsilon: f64, sites: u32) -> ResolvedTask {
     let text = format!(
         "[model]\nfamily = \"survival-regression\"\napproximation = \"full-covariance\"\nformula = \"Surv(months, died) ~ treated + age + stage\"\ncuts = {CUTS:?}\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 20\nupdate = \"natural-gradient\"\nresidual_bound = 1.0\n[privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\n\
-         epsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\n"
+         epsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "survival", update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()

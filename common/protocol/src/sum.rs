@@ -4,14 +4,19 @@
 //! * A *lattice* payload under local trust is one noised sum of clipped terms. It is compared with the public bound of that sum
 //!   ([`SumBound`](dp_pvi_privacy::mechanism::SumBound)), from the units that the site declared and the task's mechanism, while it arrives: a liar moves a
 //!   sum by at most what so many honest records and their noise could. The task's `max_units` bounds what may be declared.
-//!   Effects of other sites are not its own to fill: a number there that is not 0 is refused.
+//!   A sum of moments has a [`Shape`](dp_pvi_reading::shape) as well: no direction of its curvature is negative by more than the noise, and gradient and curvature
+//!   together are no larger than the declared units have. Effects of other sites are not its own to fill: a number there that is not 0 is refused.
 //! * A *masked* payload says nothing alone. The unmasked sum of all sites is compared with the bound of its shares; out of it the round ends, and
 //!   nobody is named, since nobody knows whose vector it was.
-//! * A *values* payload is a function of several noised sums and of public values (DP optimisation), or has no noise at all (`pvi`). It has no public
-//!   bound but that of its magnitude: one site that lies there can put the posterior where it likes, and only held-out metrics show it.
+//! * A *values* payload is a function of several noised sums and of public values (DP optimisation), or has no noise at all (`pvi`). With it the state of its round
+//!   must give a distribution, the site's own fit. With protection it stays within a public trust region in units of the declared records. Without protection nothing more is
+//!   known of it: one site that lies there can put the posterior nearly where it likes, and only held-out metrics show it.
+//!
+//! A payload that is refused names its sender in the server's log and events; the round waits for another one until its deadline.
 
 use dp_pvi_privacy::mechanism::SumCheck;
 use dp_pvi_privacy::{Hash, PayloadKind};
+use dp_pvi_reading::shape::{Misfit, ShapeCheck};
 use dp_pvi_secagg::commitment::Committer;
 
 use crate::coordinator::Expected;
@@ -35,6 +40,11 @@ pub enum PayloadError {
         "the payload is longer than the sum of the declared units and its noise can be; the site should look at its declared number of units"
     )]
     OutOfBounds,
+    /// A vector that no records of so many units give.
+    #[error(
+        "the payload is none of a site with the declared number of units: {0}; the site should look at that number, at its model and at its data"
+    )]
+    Shape(#[from] Misfit),
     /// A number for an effect of another site.
     #[error("the payload has numbers for the effects of other sites; the site should look at its name in the task's list of sites")]
     Foreign,
@@ -60,6 +70,8 @@ pub struct PayloadCheck {
     committer: Option<Committer>,
     /// Of a lattice payload: its coordinates and norm so far.
     sum: Option<SumCheck>,
+    /// What the payload's numbers tell together, so far.
+    shape: Option<ShapeCheck>,
     /// Coordinates of a lattice payload so far, and how many of the site's own are among them.
     seen: (u64, usize),
 }
@@ -78,7 +90,8 @@ impl PayloadCheck {
         let committer = expected.commitment.as_ref().map(|committed| Committer::new(&committed.salt, &committed.header, &committed.client));
         let lattice = matches!(expected.kind, PayloadKind::Lattice { .. });
         let sum = expected.bound.filter(|_| lattice).map(dp_pvi_privacy::mechanism::SumBound::check);
-        Self { expected, hasher, words: Words::default(), received: 0, committer, sum, seen: (0, 0) }
+        let shape = expected.shape.clone().map(dp_pvi_reading::shape::Shape::check);
+        Self { expected, hasher, words: Words::default(), received: 0, committer, sum, shape, seen: (0, 0) }
     }
 
     /// The next chunk, of any length.
@@ -95,18 +108,29 @@ impl PayloadCheck {
             committer.update(chunk);
         }
         if self.expected.kind == PayloadKind::Values {
-            let mut fine = true;
-            self.words.feed(chunk, |word| fine &= f64::from_le_bytes(word).abs() <= MAX_MAGNITUDE);
+            let (mut fine, shape) = (true, &mut self.shape);
+            self.words.feed(chunk, |word| {
+                let value = f64::from_le_bytes(word);
+                fine &= value.abs() <= MAX_MAGNITUDE;
+                if let Some(shape) = shape {
+                    shape.add(value);
+                }
+            });
             if !fine {
                 return Err(PayloadError::NotFinite);
             }
         }
-        if let Some(sum) = &mut self.sum {
+        if let (Some(sum), PayloadKind::Lattice { exponent }) = (&mut self.sum, self.expected.kind) {
+            let (shape, step) = (&mut self.shape, 2f64.powi(exponent));
             let (own, (position, passed)) = (self.expected.places.as_deref(), &mut self.seen);
             let mut foreign = false;
             self.words.feed(chunk, |word| {
                 let value = i64::from_le_bytes(word);
                 sum.add(value);
+                if let Some(shape) = shape {
+                    #[allow(clippy::cast_precision_loss, reason = "compared with bounds that have room for it")]
+                    shape.add(value as f64 * step);
+                }
                 if let Some(own) = own {
                     let mine = own.get(*passed).is_some_and(|place| u64::from(*place) == *position);
                     *passed += usize::from(mine);
@@ -140,7 +164,7 @@ impl PayloadCheck {
         {
             return Err(PayloadError::Commitment);
         }
-        Ok(())
+        Ok(self.shape.map_or(Ok(()), ShapeCheck::finish)?)
     }
 }
 
@@ -310,6 +334,7 @@ mod tests {
             payload: payload_hash(kind, bytes),
             commitment: None,
             bound: None,
+            shape: None,
             places: None,
         }
     }

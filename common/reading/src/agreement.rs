@@ -3,6 +3,7 @@
 use dp_pvi_privacy::ClientId;
 use serde::{Deserialize, Serialize};
 
+use crate::shape;
 use dp_pvi_models::spec::Trust;
 pub use dp_pvi_numerics::agreement::Allowance;
 use dp_pvi_numerics::agreement::Compared;
@@ -56,6 +57,8 @@ pub enum Verdict {
     Agrees,
     /// More than they explain.
     Differs,
+    /// What it released at different visits is none of one site, whatever its records and the noise are.
+    Impossible,
     /// The site released no gradient, or noise hides every difference.
     NotTested,
 }
@@ -88,6 +91,13 @@ pub struct Farthest {
     pub z: f64,
 }
 
+impl SiteAgreement {
+    /// Whether its test has a direction in which the site has a signal, and the site can be one at all.
+    fn is_compared(&self) -> bool {
+        self.verdict != Verdict::Impossible && self.comparison.as_ref().is_some_and(|comparison| comparison.degrees > 0)
+    }
+}
+
 impl Agreement {
     /// Why nothing was tested.
     #[must_use]
@@ -108,7 +118,15 @@ impl Agreement {
             0 => String::new(),
             _ => format!(" Not tested, since noise hides every difference or no gradient was released: {}.", names(Verdict::NotTested)),
         };
-        let compared = tested.sites.len() - named(Verdict::NotTested).count();
+        let impossible = match named(Verdict::Impossible).count() {
+            0 => String::new(),
+            _ => format!(
+                "Cannot be a site of such records: {}. What it released at different visits does not go together; ask there which program runs, and export the \
+                 posterior without it. ",
+                names(Verdict::Impossible)
+            ),
+        };
+        let compared = tested.sites.len() - named(Verdict::NotTested).count() - named(Verdict::Impossible).count();
         let found = match named(Verdict::Differs).count() {
             0 if compared == 0 => "No site could be compared with the others.".to_owned(),
             0 => "The sites agree: none differs from the others by more than noise, chance and ordinary differences between sites explain.".to_owned(),
@@ -126,7 +144,7 @@ impl Agreement {
                     .join(", ")
             ),
         };
-        found + &silent
+        impossible + &found + &silent
     }
 
     /// Whether adjusted values and verdicts follow from the statistics. The statistics themselves need the sites' vectors.
@@ -138,7 +156,7 @@ impl Agreement {
         again.judge();
         let same = |(a, b): (&SiteAgreement, &SiteAgreement)| match (&a.comparison, &b.comparison) {
             (Some(x), Some(y)) => finite(x) && (x.p_adjusted - y.p_adjusted).abs() <= 1e-9,
-            (None, None) => a.verdict == Verdict::NotTested,
+            (None, None) => matches!(a.verdict, Verdict::NotTested),
             _ => false,
         };
         let verdicts = tested.sites.iter().zip(&again.sites).all(|(a, b)| a.verdict == b.verdict);
@@ -149,11 +167,11 @@ impl Agreement {
 impl Tested {
     /// Holm's step-down over the sites that could be tested, and the verdicts.
     fn judge(&mut self) {
-        let mut order: Vec<usize> =
-            (0..self.sites.len()).filter(|&i| self.sites[i].comparison.as_ref().is_some_and(|c| c.degrees > 0)).collect();
+        let mut order: Vec<usize> = (0..self.sites.len()).filter(|&i| self.sites[i].is_compared()).collect();
         let p = |sites: &[SiteAgreement], i: usize| sites[i].comparison.as_ref().map_or(1.0, |c| c.p);
         order.sort_by(|&a, &b| p(&self.sites, a).total_cmp(&p(&self.sites, b)));
-        self.sites.iter_mut().for_each(|site| site.verdict = Verdict::NotTested);
+        let judged = self.sites.iter_mut().filter(|site| site.verdict != Verdict::Impossible);
+        judged.for_each(|site| site.verdict = Verdict::NotTested);
         let mut largest: f64 = 0.0;
         for (rank, &i) in order.iter().enumerate() {
             #[allow(clippy::cast_precision_loss, reason = "a number of sites")]
@@ -191,9 +209,9 @@ pub fn of_run(task: &ResolvedTask, sites: &[ClientId], releases: &SiteReleases<'
     let names = task.parameter_names().map_err(|_| NotTested::Diverged);
     match compared.and_then(|compared| Ok((compared, names?))) {
         Ok((compared, names)) => {
-            let site = |(site, compared): (&ClientId, Option<Compared>)| SiteAgreement {
+            let site = |((number, site), compared): ((usize, &ClientId), Option<Compared>)| SiteAgreement {
                 site: site.clone(),
-                verdict: Verdict::NotTested,
+                verdict: if is_possible(task, releases, number) { Verdict::NotTested } else { Verdict::Impossible },
                 comparison: compared.map(|Compared { statistic, degrees, p, farthest: (j, z), spread }| Comparison {
                     statistic,
                     degrees,
@@ -203,13 +221,28 @@ pub fn of_run(task: &ResolvedTask, sites: &[ClientId], releases: &SiteReleases<'
                     spread,
                 }),
             };
-            let sites = sites.iter().zip(compared).map(site).collect();
+            let sites = sites.iter().enumerate().zip(compared).map(site).collect();
             let mut tested = Tested { level: LEVEL, allowance: allowance(&task.model), sites };
             tested.judge();
             Agreement::Tested(tested)
         }
         Err(reason) => Agreement::not_tested(reason),
     }
+}
+
+/// Whether what a site sent at its visits can be one site's, whatever its records are.
+fn is_possible(task: &ResolvedTask, releases: &SiteReleases<'_>, site: usize) -> bool {
+    let mut first: Option<&[f64]> = None;
+    releases.history.rounds.iter().zip(releases.vectors).all(|(round, vectors)| {
+        let Some(sent) = round.included.iter().position(|included| *included == site).and_then(|place| vectors.get(place)) else {
+            return true;
+        };
+        if round.visit == 0 && shape::first_visit_tells(task) {
+            first = Some(sent);
+            return true;
+        }
+        first.is_none_or(|first| shape::go_together(task, first, sent, round.visit))
+    })
 }
 
 #[cfg(test)]
@@ -264,6 +297,21 @@ mod tests {
         assert!(one.contains("hospital-0 (largest in age)") && one.ends_with("released: hospital-3."), "{one}");
         assert!(say(&[None, None]).starts_with("No site could be compared"));
         assert!(Agreement::not_tested(NotTested::Aggregated).sentence().contains("was not tested: under aggregated trust"));
+    }
+
+    #[test]
+    fn finding_attack_a4_a_site_that_cannot_be_one_is_named_and_blames_nobody_else() {
+        let mut tested = tested(&[Some((0.4, 1)), Some((0.0, 0)), Some((0.4, 1))]);
+        tested.sites[1].verdict = Verdict::Impossible;
+        tested.judge();
+        assert_eq!(verdicts(&tested), [Verdict::Agrees, Verdict::Impossible, Verdict::Agrees]);
+        let agreement = Agreement::Tested(tested);
+        let sentence = agreement.sentence();
+        assert!(
+            sentence.starts_with("Cannot be a site of such records: hospital-1.") && sentence.contains("The sites agree"),
+            "{sentence}"
+        );
+        assert!(agreement.is_consistent() && serde_json::to_string(&agreement).unwrap().contains("\"impossible\""));
     }
 
     #[test]

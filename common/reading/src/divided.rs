@@ -1,11 +1,15 @@
 //! A run's posterior without one of its sites ([`dp_pvi_posterior::methods::divided`]).
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_models::spec::Trust;
+use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_posterior::methods::Setting;
 pub use dp_pvi_posterior::methods::agreement::SiteReleases;
 pub use dp_pvi_posterior::methods::divided::{Divided, Noise, Undividable};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ClientId;
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
 /// What a file says of itself whose posterior lacks a site.
@@ -57,11 +61,69 @@ pub fn is_known(task: &ResolvedTask) -> Result<(), Undividable> {
 /// Why there is none.
 pub fn without(task: &ResolvedTask, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
     is_known(task)?;
-    let divided = task.without(releases, site)?;
+    let divided = never_wider(&task.setting(), task.without(releases, site)?).ok_or(Undividable::Diverged)?;
     match Gaussian::from_natural(task.family(), divided.natural_parameters.clone()) {
         Ok(_) => Ok(divided),
         Err(_) => Err(Undividable::Diverged),
     }
+}
+
+/// The same, and nowhere wider than the prior: in a direction of which what is left says less than the prior, mean and spread are the prior's. A scale that was learned counts as large
+/// as it is likely to be. `None` for numbers that cannot be computed with.
+fn never_wider(task: &Setting<'_>, divided: Divided) -> Option<Divided> {
+    let mut prior = task.priors();
+    for (group, spread) in prior.groups.clone().iter().zip(&divided.scales) {
+        let largest = spread.as_ref().map_or(0.0, |spread| spread.central_95[1]);
+        prior.precision[group.first..group.first + group.count]
+            .iter_mut()
+            .for_each(|precision| *precision = precision.min(largest.powi(-2)));
+    }
+    let within = |natural: &[f64]| prior_where_less_is_known(task.family(), [&prior.mean, &prior.precision], natural);
+    let (natural_parameters, directions) = within(&divided.natural_parameters)?;
+    let plain = match &divided.plain {
+        Some(plain) => Some(within(plain)?.0),
+        None => None,
+    };
+    Some(Divided { natural_parameters, plain, raised: divided.raised + directions, ..divided })
+}
+
+/// Natural parameters under a prior of these means and precisions, and in how many directions they became the prior's.
+fn prior_where_less_is_known(family: Family, [mean, precision]: [&[f64]; 2], natural: &[f64]) -> Option<(Vec<f64>, usize)> {
+    let d = family.dimension();
+    let floor = PrecisionFloor::LogConcave;
+    let packed = match family {
+        Family::DiagonalGaussian { .. } => precision.to_vec(),
+        Family::FullGaussian { .. } => svec(&DMatrix::from_diagonal(&DVector::from_column_slice(precision))),
+    };
+    if floor.holds(family, &packed, natural.get(d..)?) {
+        return Some((natural.to_vec(), 0));
+    }
+    let Family::FullGaussian { .. } = family else {
+        let less = |j: &usize| natural[d + j] < precision[*j];
+        let mut own = natural.to_vec();
+        for j in (0..d).filter(less) {
+            (own[j], own[d + j]) = (precision[j] * mean[j], precision[j]);
+        }
+        return Some((own, (0..d).filter(less).count()));
+    };
+    // In units in which the prior is N(0, 1).
+    let root = DVector::from_iterator(d, precision.iter().map(|p| p.sqrt()));
+    let matrix = unsvec(&natural[d..], d);
+    let eigen =
+        SymmetricEigen::try_new(DMatrix::from_fn(d, d, |i, j| matrix[(i, j)] / (root[i] * root[j])), f64::EPSILON, 1000 * d.max(10))?;
+    // Where the precision is not even positive there is no mean: it is the prior's there, too.
+    let slope = DVector::from_fn(d, |j, _| natural[j] / root[j])
+        - &eigen.eigenvectors
+            * eigen.eigenvalues.component_mul(&eigen.eigenvectors.tr_mul(&root.component_mul(&DVector::from_column_slice(mean))));
+    let along = eigen.eigenvectors.tr_mul(&slope);
+    let known = |i: usize| eigen.eigenvalues[i] >= 1.0;
+    let values = DVector::from_fn(d, |i, _| if known(i) { eigen.eigenvalues[i] } else { 1.0 });
+    let pull = DVector::from_fn(d, |i, _| if known(i) { along[i] } else { 0.0 });
+    let whitened = &eigen.eigenvectors * DMatrix::from_diagonal(&values) * eigen.eigenvectors.transpose();
+    let new = DMatrix::from_fn(d, d, |i, j| whitened[(i, j)] * root[i] * root[j]);
+    let h = &new * DVector::from_column_slice(mean) + (&eigen.eigenvectors * pull).component_mul(&root);
+    let directions = (0..d).filter(|i| !known(*i)).count();
+    Some((h.iter().copied().chain(svec(&new)).collect(), directions))
 }
 
 #[cfg(test)]
@@ -70,7 +132,11 @@ mod tests {
 
     use dp_pvi_privacy::ClientId;
 
-    use super::{Divided, Noise, SiteReleases, Undividable, is_known, without};
+    use dp_pvi_expfam::any::Family;
+    use dp_pvi_expfam::gaussian::full::svec;
+    use nalgebra::DVector;
+
+    use super::{Divided, Noise, SiteReleases, Undividable, is_known, never_wider, prior_where_less_is_known, without};
     use crate::document::PosteriorDocument;
     use crate::noise_aware::of_run;
     use crate::statement::statement;
@@ -91,13 +157,13 @@ mod tests {
     }
 
     fn open() -> ResolvedTask {
-        task("schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"pvi\"", "trust = \"local\"")
+        task("schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"pvi\"", "trust = \"local\"\nmax_units = 1000000")
     }
 
     fn private() -> ResolvedTask {
         task(
             "schedule = \"synchronous\"\nrounds = 4\ndamping = 0.5\nupdate = \"dp-optimisation\"\nclip_norm = 2.0\noptimizer = \"adam\"",
-            "trust = \"local\"\nepsilon = 1.0",
+            "trust = \"local\"\nmax_units = 1000000\nepsilon = 1.0",
         )
     }
 
@@ -186,8 +252,10 @@ mod tests {
         let aggregated = "trust = \"aggregated\"\nepsilon = 1.0\n[aggregation]\nmax_units = 1000";
         let sums = "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\nresidual_bound = 5.0\ncurvature_bound = 1.0";
         assert_eq!(is_known(&task(sums, aggregated)), Err(Undividable::Aggregated));
-        let gradients =
-            task("schedule = \"synchronous\"\nrounds = 2\nupdate = \"global-vi\"\nclip_norm = 2.0", "trust = \"local\"\nepsilon = 1.0");
+        let gradients = task(
+            "schedule = \"synchronous\"\nrounds = 2\nupdate = \"global-vi\"\nclip_norm = 2.0",
+            "trust = \"local\"\nmax_units = 1000000\nepsilon = 1.0",
+        );
         assert_eq!(run.without(&gradients, 0), Err(Undividable::Update));
     }
 
@@ -223,8 +291,10 @@ mod tests {
             (document.intervals.complete, document.without.unwrap().remarks.pop().unwrap())
         };
         let run = |rounds: u32| {
-            let task =
-                task(&format!("schedule = \"synchronous\"\nrounds = {rounds}\ndamping = 0.5\nupdate = \"pvi\""), "trust = \"local\"");
+            let task = task(
+                &format!("schedule = \"synchronous\"\nrounds = {rounds}\ndamping = 0.5\nupdate = \"pvi\""),
+                "trust = \"local\"\nmax_units = 1000000",
+            );
             said(&task, &Run::new(&task, &[0, 1, 2], exact))
         };
         let (complete, words) = run(2);
@@ -234,5 +304,39 @@ mod tests {
         let noisy = Run::new(&private(), &[0, 1, 2], |site, _| vec![0.5, 0.5, 2.0 + likelihood(site)[3], 1.0]);
         let (complete, words) = said(&private(), &noisy);
         assert!(!complete && words.starts_with("There is no verdict on whether the whole run arrived."), "{words}");
+    }
+
+    /// What noise, or a liar, leaves of a direction may be less than the prior says of it: then it is the prior's, mean and all.
+    #[test]
+    fn finding_attack_a4_a_posterior_without_a_site_is_never_wider_than_the_prior() {
+        let full = Family::FullGaussian { dimension: 2 };
+        let within = |family, natural: &[f64]| prior_where_less_is_known(family, [&[0.0; 2], &[1.0; 2]], natural).unwrap();
+        // Along (1, 1)/√2 a precision of 4 and the mean 3, across it next to nothing, and a mean of 1e5.
+        let (along, across) = (DVector::from_vec(vec![0.5_f64.sqrt(); 2]), DVector::from_vec(vec![0.5_f64.sqrt(), -0.5_f64.sqrt()]));
+        let natural = |of_across: f64, mean: f64| {
+            let precision = &along * along.transpose() * 4.0 + &across * across.transpose() * of_across;
+            let h = &precision * (&along * 3.0 + &across * mean);
+            [h.as_slice(), &svec(&precision)].concat()
+        };
+        let (left, directions) = within(full, &natural(1e-6, 1e5));
+        assert_eq!(directions, 1);
+        left.iter().zip(&natural(1.0, 0.0)).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{a} {b}"));
+        let enough = natural(1.5, 2.0);
+        assert_eq!(within(full, &enough), (enough.clone(), 0));
+        let diagonal = within(Family::DiagonalGaussian { dimension: 2 }, &[1e5, 6.0, 1e-6, 2.0]);
+        assert_eq!(diagonal, (vec![0.0, 6.0, 1.0, 2.0], 1));
+        // What was divided is brought within the prior of its task.
+        let task = open();
+        let of_task = never_wider(
+            &task.setting(),
+            Divided {
+                natural_parameters: vec![1e5, 6.0, 1e-6, 2.0],
+                noise: Noise::Left(Absent::NoNoise),
+                raised: 1,
+                scales: Vec::new(),
+                plain: None,
+            },
+        );
+        assert_eq!(of_task.map(|left| (left.natural_parameters, left.raised)), Some((vec![0.0, 6.0, 1.0, 2.0], 2)));
     }
 }

@@ -16,6 +16,7 @@ pub mod noise_aware;
 pub mod origin;
 pub mod personal;
 pub mod predictive;
+pub mod shape;
 pub mod statement;
 pub mod summary;
 

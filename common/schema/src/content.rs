@@ -182,6 +182,7 @@ fn without_columns(content: Content, dimension: u32, norm_bound: f64) -> Schema 
         written: Written::default(),
         design: None,
         fills: Vec::new(),
+        whole_label: false,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 pub mod coding;
 pub mod content;
+mod counts;
 mod csv;
 pub mod dates;
 pub mod fill;
@@ -55,6 +56,8 @@ pub struct Schema {
     written: Written,
     design: Option<Box<formula::Design>>,
     fills: Vec<fill::Fill>,
+    /// Whether a number of the label that is not whole is no label.
+    whole_label: bool,
 }
 
 /// What a schema's text says that a formula has to know.

@@ -413,6 +413,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         written: Written { has_codings: raw.version == Some(2), intercept: raw.intercept, norm_bound: raw.norm_bound },
         design: None,
         fills,
+        whole_label: false,
     })
 }
 

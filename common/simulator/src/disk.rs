@@ -107,4 +107,8 @@ impl Store for ServerDisk {
         // An odd length, so that words straddle chunks.
         payload.chunks(1021).try_for_each(sink).map_err(ServeError::Payload)
     }
+
+    fn first_payload(&mut self, client: &ClientId, update: &Hash) -> Option<Vec<u8>> {
+        self.content.borrow().payloads.get(&(client.clone(), *update)).cloned()
+    }
 }

@@ -136,6 +136,7 @@ impl Output {
                 )
             }
             Event::Refused { client, round, reason } => format!("round {round}: {client} sends no update ({})", name_of(reason)),
+            Event::NotTaken { client, round, reason } => format!("round {round}: the update of {client} is not taken: {reason}"),
             Event::Metrics { client, round, log_likelihood, accuracy } => {
                 let accuracy = accuracy.map_or_else(String::new, |a| format!(", accuracy {a:.4}"));
                 let likelihood = if log_likelihood.is_finite() { format!("{log_likelihood:.4}") } else { "not finite".to_owned() };
@@ -220,6 +221,7 @@ impl Output {
         prospect: Option<&Prospect>,
     ) -> Result<()> {
         let clients = credentials.enrolled.clients.iter().filter(|(_, member)| member.revoked.is_none());
+        let reach = task.reach().ok().flatten();
         if self.json {
             let names: Vec<_> = clients.map(|(client, member)| json!({ "client": client, "role": member.role })).collect();
             return self.value(&json!({
@@ -235,6 +237,7 @@ impl Output {
                 "revocation_list_expires": rfc3339(credentials.expires.revocation_list),
                 "authority_expires": rfc3339(credentials.expires.authority),
                 "forecast": prospect,
+                "predictor": reach.map(|reach| json!({"range": reach.range(), "offset": reach.offset, "spread": reach.spread})),
                 "design": Coefficients::of(task).map(|coefficients| coefficients.json()),
                 "task": task,
             }));
@@ -251,9 +254,10 @@ impl Output {
         } else {
             format!("rounds                    {}, chosen from {}\n", summary.visits, tried.join(", "))
         };
+        let reach = reach.map(|reach| format!("predictor                 {}\n", reach.text())).unwrap_or_default();
         let text = format!(
             "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{tried}{fallback}\
-             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}{design}{}",
+             enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}{reach}{design}{}",
             visible_json(&String::from_utf8_lossy(&task.to_bytes())),
             summary.hash,
             summary.delta,

@@ -6,6 +6,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::aggregation::SummerReply;
 use dp_pvi_protocol::coordinator::{Control, Enrolled, Expected, Peer, Rejected};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update};
+use dp_pvi_protocol::sum::PayloadError;
 use dp_pvi_protocol::witness::Greeting;
 use tokio::sync::{oneshot, watch};
 
@@ -69,6 +70,7 @@ pub(super) enum Command {
     Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>>, next: Option<Ask> },
     Begin { peer: Peer, update: Signed<Update>, accept: Reply<Expected>, reply: Reply<Signed<Receipt>> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
+    NotTaken { client: ClientId, round: u32, problem: PayloadError },
     Consent { peer: Peer, signature: Vec<u8>, reply: Reply<()> },
     Summer(Presence),
     SummerReply { number: u64, reply: Box<SummerReply> },
@@ -95,7 +97,7 @@ impl Command {
             | Self::Refuse { peer, .. }
             | Self::Report { peer, .. }
             | Self::Next { peer, .. } => Some(&peer.client),
-            Self::Stored { client, .. } => Some(client),
+            Self::Stored { client, .. } | Self::NotTaken { client, .. } => Some(client),
             Self::Summer(_)
             | Self::SummerReply { .. }
             | Self::SummerTold
@@ -182,6 +184,11 @@ impl EngineHandle {
     /// The payload of an accepted update is durable.
     pub(crate) async fn stored(&self, client: ClientId, update: Signed<Update>) -> Result<Signed<Receipt>, Refused> {
         self.ask(|reply| Command::Stored { client, update, reply }).await
+    }
+
+    /// A payload was refused while it arrived.
+    pub(crate) fn not_taken(&self, client: ClientId, round: u32, problem: PayloadError) {
+        drop(self.sender.send(Command::NotTaken { client, round, problem }));
     }
 
     pub(crate) async fn consent(&self, peer: Peer, signature: Vec<u8>) -> Result<(), Refused> {

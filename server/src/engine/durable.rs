@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{ServeError, Store as ProtocolStore, StoreError};
-use dp_pvi_protocol::message::PayloadHasher;
+use dp_pvi_protocol::message::{PayloadHasher, payload_hash};
 use dp_pvi_protocol::sum::PayloadError;
 
 use crate::clock;
@@ -38,10 +38,16 @@ pub(super) struct RunStore {
     summing: Option<(Instant, Instant)>,
 }
 
-/// What stored updates say of their payloads, by client and hash of the update, until a round has taken them. A payload is held against
-/// it when it is summed: a disk may give back other bytes than it got.
+/// What stored updates say of their payloads, by client and hash of the update. A payload is held against it when it is read: a disk may give back other bytes than it got.
 #[derive(Debug, Default)]
-pub(super) struct Announced(HashMap<(ClientId, Hash), Payload>);
+pub(super) struct Announced {
+    /// Until a round has taken them.
+    open: HashMap<(ClientId, Hash), Payload>,
+    /// Those that the first round took: what a site sends later is compared with them.
+    first: HashMap<(ClientId, Hash), Payload>,
+    /// Whether a round has closed.
+    closed: bool,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Payload {
@@ -58,10 +64,15 @@ impl Announced {
                 // An update that cannot be read is not in the map, so its payload is not summed.
                 if let Ok(body) = update.peek() {
                     let payload = Payload { kind: body.kind, bytes: body.coordinates.saturating_mul(8), hash: body.payload };
-                    self.0.insert((client.clone(), update.hash()), payload);
+                    self.open.insert((client.clone(), update.hash()), payload);
                 }
             }
-            Record::RoundClosed { entry, .. } => self.0.retain(|update, _| !entry.included.contains(update)),
+            Record::RoundClosed { entry, .. } => {
+                let taken: Vec<_> = entry.included.iter().filter_map(|update| self.open.remove_entry(update)).collect();
+                if !std::mem::replace(&mut self.closed, true) {
+                    self.first.extend(taken);
+                }
+            }
             _ => {}
         }
     }
@@ -174,7 +185,7 @@ impl ProtocolStore for RunStore {
         let damaged =
             || ServeError::Store(StoreError::Corrupt(format!("the payload of {client} is not the one that its update announced")));
         let key = (client.clone(), *update);
-        let announced = *self.announced.0.get(&key).ok_or_else(damaged)?;
+        let announced = *self.announced.open.get(&key).ok_or_else(damaged)?;
         let (mut hasher, mut length) = (PayloadHasher::new(announced.kind, announced.bytes), 0_u64);
         let mut checked = |chunk: &[u8]| {
             hasher.update(chunk);
@@ -202,6 +213,28 @@ impl ProtocolStore for RunStore {
             return Err(damaged());
         }
         Ok(())
+    }
+
+    fn first_payload(&mut self, client: &ClientId, update: &Hash) -> Option<Vec<u8>> {
+        let key = (client.clone(), *update);
+        let announced = *self.announced.first.get(&key)?;
+        let small = match self.payloads.get(&key) {
+            Some(fresh) => Some(fresh.clone()),
+            None => self.store.payload(&self.run, client, *update).ok()?,
+        };
+        let bytes = match small {
+            Some(bytes) => bytes,
+            None => {
+                let mut bytes = Vec::new();
+                let mut keep = |chunk: &[u8]| -> std::result::Result<(), PayloadError> {
+                    bytes.extend_from_slice(chunk);
+                    Ok(())
+                };
+                self.payload_store.read(client, *update, &self.telemetry, &mut keep).ok()?;
+                bytes
+            }
+        };
+        (payload_hash(announced.kind, &bytes) == announced.hash).then_some(bytes)
     }
 }
 

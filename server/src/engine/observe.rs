@@ -10,6 +10,7 @@ use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Control, Lack, Record};
 use dp_pvi_protocol::message::{Refusal, RefusalReason, Role, RoundOutcome, RunOutcome, Signed, end_reason};
+use dp_pvi_protocol::sum::PayloadError;
 use dp_pvi_protocol::time::Timestamp;
 use serde::Serialize;
 use tracing::{debug, info, warn};
@@ -78,6 +79,15 @@ pub enum Event {
         /// Why.
         reason: RefusalReason,
     },
+    /// A site's update was not taken: it is none of a site that follows the protocol.
+    NotTaken {
+        /// Who sent it.
+        client: ClientId,
+        /// For which round.
+        round: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// An evaluator reported.
     Metrics {
         /// Who.
@@ -133,6 +143,8 @@ pub(crate) struct Observer {
     refusals: BTreeMap<ClientId, (u32, RefusalReason)>,
     /// Last round whose refusal came too late and was told, by site: each is told once, however often it comes.
     told_late: BTreeMap<ClientId, u32>,
+    /// Last round whose update was not taken and was told, by site.
+    told_wrong: BTreeMap<ClientId, u32>,
     /// Whether the run is over.
     ended: bool,
     /// How long a run may be suspended.
@@ -141,8 +153,25 @@ pub(crate) struct Observer {
 
 impl Observer {
     pub(crate) fn new(events: EventSink, telemetry: Arc<Telemetry>, suspend_for: Duration) -> Self {
-        let (refusals, told_late) = (BTreeMap::new(), BTreeMap::new());
-        Self { events, telemetry, opened: None, asked: 0, refusals, told_late, ended: false, suspend_for }
+        Self {
+            events,
+            telemetry,
+            opened: None,
+            asked: 0,
+            refusals: BTreeMap::new(),
+            told_late: BTreeMap::new(),
+            told_wrong: BTreeMap::new(),
+            ended: false,
+            suspend_for,
+        }
+    }
+
+    /// A payload was refused: told once a round, however often it comes.
+    pub(crate) fn not_taken(&mut self, client: &ClientId, round: u32, problem: PayloadError) {
+        if self.told_wrong.insert(client.clone(), round) != Some(round) {
+            debug!(%client, round, %problem, "the update of this site is not taken");
+            (self.events)(&Event::NotTaken { client: client.clone(), round, reason: problem.to_string() });
+        }
     }
 
     /// A record of an earlier process: counted, but not news.

@@ -27,7 +27,7 @@ scale = 1
 /// A run of natural gradients with two sites that declared so many units, which ended in this state.
 fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
     let text = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 2\n\
-                update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+                update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
     let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };
     let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
     let mut lambda = task.rule().initial();

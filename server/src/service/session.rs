@@ -170,14 +170,15 @@ impl Session {
         let service = self.service.clone();
         let _upload = service.clients.upload(&peer.client).ok_or_else(|| wire::unavailable("this client has two uploads in progress"))?;
         let (payload_store, client, hash, bytes) = (service.payload_store.clone(), peer.client.clone(), update.hash(), expected.bytes());
-        let mut writer = service.on_disk(move || Ok(payload_store.begin(&client, hash, expected)?)).await?;
+        let from = (&peer.client, update.peek().map_or(0, |update| update.release.round));
+        let mut writer = service.on_disk(from, move || Ok(payload_store.begin(&client, hash, expected)?)).await?;
         let mut received = 0;
         while received < bytes {
             let Some(chunk) = self.chunk().await? else { break };
             received += chunk.len() as u64;
-            writer = service.on_disk(move || writer.write(&chunk).map(|()| writer)).await?;
+            writer = service.on_disk(from, move || writer.write(&chunk).map(|()| writer)).await?;
         }
-        service.on_disk(move || writer.finish()).await
+        service.on_disk(from, move || writer.finish()).await
     }
 
     /// The next bytes of a payload; `None` where the client ends the stream.

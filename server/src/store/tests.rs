@@ -243,6 +243,7 @@ fn expected(bytes: &[u8]) -> Expected {
         payload: payload_hash(PayloadKind::Values, bytes),
         commitment: None,
         bound: None,
+        shape: None,
         places: None,
     }
 }

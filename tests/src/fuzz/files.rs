@@ -33,7 +33,7 @@ pub(super) const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npos
     [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 const TASK: &str = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
     [pvi]\nschedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"\n\
-    [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+    [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
 
 fn task() -> ResolvedTask {
     RawTask::parse(TASK).and_then(|task| task.resolve(SCHEMA, context())).expect("the task is valid")

@@ -43,7 +43,7 @@ pub(super) fn task(mark: u8) -> ResolvedTask {
     };
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "fuzz", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };
     RawTask::parse(&text).and_then(|task| task.resolve(SCHEMA, context)).expect("the task is valid")

@@ -19,7 +19,7 @@ const VIPS: (&str, &str) = ("family = \"logistic-regression\"\napproximation = \
 /// `task.toml` of an aggregated run: one site may collude, and `dropouts` may be missing.
 fn task((model, pvi): (&str, &str), rounds: u32, dropouts: u32, epsilon: f64) -> String {
     format!(
-        "[model]\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\n{pvi}\n\
+        "even_if_worthless = true\n[model]\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\n{pvi}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = {SITES}\ndropouts = {dropouts}\ncolluders = 1\nmax_units = 4000\n"
     )

@@ -15,7 +15,7 @@ fn task(adjacency: &str) -> String {
     format!(
         "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 2\n\
          update = \"dp-optimisation\"\nsteps = 20\noptimizer = \"adam\"\nlearning_rate = 0.02\nclip_norm = 5.0\nsampling_rate = 0.1\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"{adjacency}\"\nepsilon = 3.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"{adjacency}\"\nepsilon = 3.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     )
 }
 

@@ -20,8 +20,11 @@ fn json(text: &str) -> Value {
 
 /// `tick`: seconds that a round takes at least.
 fn federation(trust: &str, rule: &str, tick: u32) -> (Federation, Vec<Party>) {
-    let aggregation =
-        if trust == "aggregated" { format!("[aggregation]\nsites = {SITES}\ncolluders = 1\nmax_units = 500\n") } else { String::new() };
+    let aggregation = if trust == "aggregated" {
+        format!("[aggregation]\nsites = {SITES}\ncolluders = 1\nmax_units = 500\n")
+    } else {
+        "max_units = 1000000\n".to_owned()
+    };
     let task = format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\nrelease_tick_seconds = {tick}\nupdate = \"natural-gradient\"\n{rule}\n\

@@ -52,7 +52,7 @@ impl Fit<'_> {
     fn run(&self) -> Value {
         let task = format!(
             "name = \"oracle\"\n[model]\n{}\nformula = \"{}\"\napproximation = \"full-covariance\"\nprior_scale = 10.0\n[schema]\nfile = \"schema.toml\"\n\
-             [pvi]\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n",
+             [pvi]\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.model, self.formula, self.updates
         );
         let mut schema = format!("[label]\n{}\n", self.label);

@@ -19,7 +19,11 @@ fn sites(rows: usize) -> Vec<Party> {
 
 /// `task.toml` of natural gradients over three sites, two of which count as honest.
 fn natural_gradients(trust: &str) -> String {
-    let aggregation = if trust == "aggregated" { "[aggregation]\nsites = 3\ndropouts = 0\ncolluders = 1\nmax_units = 4000\n" } else { "" };
+    let aggregation = if trust == "aggregated" {
+        "[aggregation]\nsites = 3\ndropouts = 0\ncolluders = 1\nmax_units = 4000\n"
+    } else {
+        "max_units = 1000000\n"
+    };
     format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n\
          schedule = \"synchronous\"\nrounds = 5\nupdate = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n\

@@ -109,7 +109,7 @@ fn three_classes_are_learned_judged_and_named() {
     let task = "name = \"wards\"\n[model]\nfamily = \"neural-network\"\nhidden = [10]\nsamples = 2\nclasses = 3\n\
                 [schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"dp-optimisation\"\n\
                 steps = 60\noptimizer = \"adam\"\nlearning_rate = 0.02\nclip_norm = 5.0\nsampling_rate = 0.2\n\
-                [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 4.0\ndelta = 1e-5\ntrust = \"local\"\n";
+                [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 4.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
     let site = |m: usize| Party::site_of(&format!("site-{}", m + 1), Data::Wards.file(2000, m * 2000), 2000);
     let parties = [site(0), site(1), Party::evaluator("judge", Data::Wards.file(300, 10_000))];
     let federation = Federation::new(task, &schema, &parties);

@@ -358,7 +358,7 @@ fn resolve_for(sites: u32, text: &str, schema: &str) -> ResolvedTask {
 
 fn plain_task() -> String {
     "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"dp-optimisation\"\n\
-     [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+     [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         .into()
 }
 

@@ -52,7 +52,7 @@ fn fitted(model: &str, response: &str, entries: bool, sites: &[Party]) -> Vec<(S
     let task = format!(
         "name = \"times\"\n[model]\n{model}\nformula = \"{response} ~ x0 + x1\"\napproximation = \"full-covariance\"\nprior_scale = 10.0\n\
          [schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 25\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\n\
-         adjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n"
+         adjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let federation = Federation::new(&task, &schema(entries), sites);
     complete(&federation, sites);

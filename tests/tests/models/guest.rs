@@ -72,7 +72,7 @@ fn task(model: &str, pvi: &str, privacy: &str) -> Result<ResolvedTask, String> {
     install();
     let text = format!(
         "name = \"guest\"\n[model]\nfamily = \"gamma-regression\"\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\n\
-         unit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}"
+         unit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}"
     );
     let context = ResolveContext { name: "guest", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };
     RawTask::parse(&text).and_then(|raw| raw.resolve(SCHEMA, context)).map_err(|error| error.to_string())

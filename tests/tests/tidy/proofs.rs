@@ -27,7 +27,7 @@ fn accepted(update: &str, state: &str) -> Result<(), String> {
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"{update}\"\n{shards}clip_norm = 1.0\nstate = \"{state}\"\n\
-         [privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "proofs", update_deadline_seconds: 60, min_sites: 2, expected_sites: 3 };
     RawTask::parse(&text).and_then(|raw| raw.resolve(SCHEMA, context)).map(drop).map_err(|error| error.to_string())

@@ -167,7 +167,7 @@ fn task_keys(section: &str, rest: &str) -> Vec<String> {
         ("model", "family = \"logistic-regression\""),
         ("schema", "file = \"schema.toml\""),
         ("pvi", "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\""),
-        ("privacy", "unit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\""),
+        ("privacy", "unit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000"),
     ];
     let table = |(name, own): &(&str, &str)| {
         let own = if *name == section && !rest.is_empty() { rest } else { own };
@@ -220,7 +220,7 @@ fn problem(model: &str, schema: &str, pvi: &str) -> String {
     let epsilon = if pvi.contains("\"pvi\"") { "" } else { "epsilon = 1.0\n" };
     let text = format!(
         "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\n\
-         trust = \"local\"\n"
+         trust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     let resolved = RawTask::parse(&text).and_then(|raw| raw.resolve(schema, context));
@@ -314,7 +314,7 @@ fn finding_newcomer_6_every_option_of_a_model_and_of_an_update_stands_in_the_sam
             let (model, pvi) = ("family = \"logistic-regression\"", any);
             let (model, pvi) = if section == "model" { (replaced(model), pvi.to_owned()) } else { (model.to_owned(), replaced(pvi)) };
             RawTask::parse(&format!(
-                "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n"
+                "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
             ))
             .is_ok()
         } else if section == "model" {

@@ -51,6 +51,7 @@ pub(crate) fn synchronous(model: ModelSpec, family: Family, update: UpdateSpec, 
         expected_sites: None,
         release_tick_seconds: 0,
         early_end: None,
+        even_if_worthless: false,
         promise: dp_pvi_posterior::task::Derived,
     })
 }

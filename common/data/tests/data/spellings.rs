@@ -1,6 +1,6 @@
 //! One value in many spellings: what programs and people write for the same level, name, date or person.
 
-use dp_pvi_data::{CellProblem, DataError, Inspection, Nothing, Place, Screen, Unexposed, inspect};
+use dp_pvi_data::{CellProblem, DataError, Inspection, Nothing, Place, Screen, inspect};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_schema::Schema;
 
@@ -126,16 +126,4 @@ fn finding_newcomer_a3_what_contributes_nothing_is_counted_by_its_reason() {
     // What the schema drops is told as well.
     let dropping = Schema::parse(&PERSONS.replace("\"f\"]", "\"f\"]\ninvalid = \"drop\"")).unwrap();
     assert_eq!(inspect(&dropping, &[&path]).unwrap().screen.nothing[0], (cell("sex", CellProblem::UnknownCategory), 2));
-}
-
-#[test]
-fn finding_bugs_2_who_is_watched_for_no_time_is_counted() {
-    let schema = Schema::parse("[label]\nkind = \"survival\"\ntime = { column = \"days\", lower = 0, upper = 100 }\nevent = { column = \"dead\" }\nentry = { column = \"from\", lower = 0, upper = 100 }\n").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("times.csv");
-    std::fs::write(&path, "days,dead,from\n0,1,0\n0,0,0\n5,1,5\n5,1,0\n3,1,7\n-2,1,0\n").unwrap();
-    let inspection = inspect(&schema, &[&path]).unwrap();
-    assert_eq!(inspection.unexposed, Some(Unexposed { records: 5, events: 4 }));
-    assert!(inspection.to_string().contains("watched for no time: 5, with an event: 4"));
-    assert_eq!(persons(&[&["1"]]).unexposed, None);
 }

@@ -1,6 +1,6 @@
 //! Survival times with entry and event, and weights of records.
 
-use dp_pvi_data::{inspect, load, load_for_prediction, load_public, select_public};
+use dp_pvi_data::{Unwatched, inspect, load, load_for_prediction, load_public, select_public};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::public::Extra;
 use std::path::PathBuf;
@@ -85,6 +85,23 @@ fn every_column_of_the_label_is_counted() {
     let of_label: Vec<(&str, usize)> =
         report.columns.iter().filter(|column| column.kind == "label").map(|column| (column.name.as_str(), column.levels.len())).collect();
     assert_eq!(of_label, [("days", 0), ("died", 2), ("since", 0)]);
+}
+
+/// Deaths on the day of entry, also on day 0 and before it, are told to the site; so is who left before they came.
+#[test]
+fn finding_bugs_2_records_that_were_watched_for_no_time_are_counted_at_the_site() {
+    let rows = "patient,since,days,died,age,w\n1,0,100,yes,50,1\n2,50,50,yes,60,1\n3,60,50,yes,70,1\n4,0,0,yes,70,1\n5,-3,-2,yes,70,1\n6,9,9,no,70,1\n";
+    let (_folder, files) = file(rows);
+    let report = inspect(&schema(), &files).unwrap();
+    assert_eq!(report.unwatched, Unwatched { events: 3, nothing: 1, reversed: 1 });
+    let text = report.to_string();
+    assert!(
+        text.contains("Watched for no time: 4, with an event at the time of entry: 3.") && text.contains("Left before they came: 1;"),
+        "{text}"
+    );
+    // Where all were watched nothing is said.
+    let (_folder, files) = file(ROWS);
+    assert!(!inspect(&schema(), &files).unwrap().to_string().contains("Watched for no time"));
 }
 
 /// To predict, neither times nor the unit are looked at.

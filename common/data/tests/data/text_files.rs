@@ -358,3 +358,26 @@ fn problem<T>(result: Result<T, DataError>) -> (u64, String, CellProblem) {
         other => panic!("expected a rejected cell, got {other:?}"),
     }
 }
+
+/// A model of counts takes whole numbers; what is not whole is a cell like any that cannot be read, with the label's own policy.
+#[test]
+fn finding_bugs_5_a_count_that_is_not_whole_is_no_label() {
+    let text = |invalid: &str| {
+        format!(
+            "[label]\ncolumn = \"visits\"\nkind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1\n{invalid}[[columns]]\nname = \"age\"\nkind = \"number\"\n\
+             lower = 0\nupper = 100\ncentre = 50\nscale = 25\n"
+        )
+    };
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("counts.csv");
+    std::fs::write(&file, "age,visits\n40,2\n50,1.5\n60,3.0\n").unwrap();
+    let files = [file];
+    let counts = |invalid: &str| Schema::parse(&text(invalid)).unwrap().with_whole_label();
+    let error = load(&counts(""), &files).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("visits") && error.contains("no whole number") && !error.contains("1.5"), "{error}");
+    let kept = load_public(&counts("invalid = \"drop\"\n"), &files, None).unwrap().into_inner();
+    assert_eq!(kept.records().map(|record| record.target).collect::<Vec<_>>(), [2.0, 3.0]);
+    assert_eq!(inspect(&counts(""), &files).unwrap().columns.last().unwrap().counts.invalid, 1);
+    // A model of numbers has no such rule.
+    assert_eq!(load_public(&Schema::parse(&text("")).unwrap(), &files, None).unwrap().into_inner().records().count(), 3);
+}

@@ -14,7 +14,7 @@ fn raw(pvi: &str, epsilon: f64) -> RawTask {
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nupdate = \"natural-gradient\"\n{pvi}\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     RawTask::parse(&text).unwrap()
 }
@@ -60,7 +60,9 @@ fn of_equally_good_numbers_the_smallest_is_taken() {
 #[test]
 fn what_cannot_be_chosen_says_what_to_write() {
     let error = |pvi: &str| resolve(&raw(pvi, 1.0), SCHEMA, CONTEXT).unwrap_err().to_string();
-    assert!(error("rounds = \"auto\"").contains("expected_units"));
+    let mut unknown = raw("rounds = \"auto\"", 1.0);
+    unknown.privacy.max_units = None;
+    assert!(resolve(&unknown, SCHEMA, CONTEXT).unwrap_err().to_string().contains("expected_units"));
     assert!(error("rounds = \"auto\"\nexpected_units = 100\npreconditioner = \"diagonal\"").contains("write a number"));
     assert!(error("rounds = \"auto\"\nexpected_units = 100\nstep = 7").contains("step"));
     assert!(RawTask::parse("[pvi]\nschedule = \"synchronous\"\nrounds = \"many\"").is_err());

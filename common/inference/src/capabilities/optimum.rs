@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_record_of_several_rows_is_multiplied_by_its_weight() {
         let (weighted, repeated) = weighted_and_repeated(60);
-        let survival = SurvivalRegression { cuts: vec![0.0, 0.5, 2.0], baseline_mean: 0.0, baseline_scale: 1.0 };
+        let survival = SurvivalRegression { cuts: vec![0.0, 0.5, 2.0], baseline_mean: 0.0, baseline_scale: 1.0, least_exposure: 0.5 };
         let models: [&dyn Model; 2] = [&ManyRowsModel(survival), &ManyRowsModel(MultinomialRegression { classes: 2 })];
         for (model, d) in models.into_iter().zip([5, 3]) {
             for family in [Family::DiagonalGaussian { dimension: d }, Family::FullGaussian { dimension: d }] {

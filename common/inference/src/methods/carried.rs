@@ -503,7 +503,11 @@ fn resolve(model: &str, records: Records, pvi: &str, named: Named) -> Result<Res
     let Named { kind, state, unit, relation, trust } = named;
     let state = state.map_or_else(String::new, |state| format!("\nstate = \"{}\"", text(&json!(state))));
     let epsilon = if kind == UpdateKind::Pvi { "" } else { "epsilon = 1.0\n" };
-    let aggregation = if trust == Trust::Aggregated { "[aggregation]\nsites = 4\nmax_units = 60\nmax_rounding_loss = 1.0\n" } else { "" };
+    let aggregation = if trust == Trust::Aggregated {
+        "[aggregation]\nsites = 4\nmax_units = 60\nmax_rounding_loss = 1.0\n"
+    } else {
+        "max_units = 1000000\n"
+    };
     let task = format!(
         "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}{state}\n[privacy]\nunit = \"{}\"\nadjacency = \"{}\"\n{epsilon}delta = 1e-5\n\
          trust = \"{}\"\n{aggregation}",

@@ -207,7 +207,7 @@ fn resolve(model: &str, records: Records, update: &str, relation: Relation) -> R
     let unit = if protects_sites(update) { "site" } else { "record" };
     let epsilon = if update.contains("\"pvi\"") { "" } else { "epsilon = 1.0\n" };
     let text = format!(
-        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{update}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"{relation}\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\n"
+        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{update}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"{relation}\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(records), context).map_err(|e| e.to_string())

@@ -260,7 +260,7 @@ fn a_curve_is_drawn_from_its_own_coefficients() {
     let survival = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n";
     let formula = "Surv(t, d) ~ smoker + bs(age, df = 4)";
     let rows = schema(survival, &format!("{SMOKER}{AGE}")).with_formula(formula, &[]).unwrap().without_intercept();
-    let model = SurvivalRegression { cuts: vec![0.0, 3.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5 };
+    let model = SurvivalRegression { cuts: vec![0.0, 3.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5, least_exposure: 0.5 };
     // Two baselines and the smoker, which no curve may show; then the four of the curve, of which the last is 1 at the upper end.
     let mean = dvector![50.0, -70.0, 30.0, 0.0, 0.0, 0.0, 2.0];
     let curve = curves(&model.into(), &rows, &gaussian(mean, DMatrix::identity(7, 7))).pop().unwrap();

@@ -75,6 +75,10 @@ impl ModelRules for NegativeBinomialRegression {
         true
     }
 
+    fn predicts_counts(&self) -> bool {
+        true
+    }
+
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::LogRate)
     }

@@ -49,6 +49,10 @@ impl ModelRules for PoissonRegression {
         true
     }
 
+    fn predicts_counts(&self) -> bool {
+        true
+    }
+
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::LogRate)
     }

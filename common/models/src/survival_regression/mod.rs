@@ -7,7 +7,9 @@
 //!
 //! **Rows**: a record becomes one row (1 at b; x) for every interval in which it was watched for a time e_b = min(t, c_b) − max(entry, c_(b−1)) > 0, with d_b = 1 where the
 //! event came in it: a Poisson count with the offset ln e_b. With a_b, s_b² of the row's predictor and E_b = e_b exp(a_b + s_b²/2),
-//! f = Σ(d_b a_b − E_b), r_b = d_b − E_b, c_b = E_b. A record whose time is not above its entry contributes 0.
+//! f = Σ(d_b a_b − E_b), r_b = d_b − E_b, c_b = E_b. An event at the time of entry (a death on the day of admission; a time of 0) counts with e_b =
+//! `least_exposure` in the interval of that time: else a treatment that kills at once would look as good as before. A record that left when it came without an event tells nothing, and one
+//! that left before it came is a mistake; both contribute 0, and `data inspect` counts them.
 //!
 //! **Bounds**: none of its own. Under a bound B (`residual_bound` of natural gradients) a record is watched from its entry on until E adds up to B at the public q: the
 //! exposure in which that happens is shortened, and what comes later, an event too, was not seen. For given features and q that depends on the past alone, as any end
@@ -18,7 +20,7 @@
 //! **When**: time to death, discharge, relapse. A coefficient is the logarithm of a hazard ratio, as in Cox regression, whose baseline is free; with some more
 //! intervals than the hazard has bends the two agree.
 //!
-//! **Defaults**: ln λ_b ~ N(−ln c_B, 2.5²) (`baseline_mean`, `baseline_scale`): one event in the whole range.
+//! **Defaults**: ln λ_b ~ N(−ln c_B, 2.5²) (`baseline_mean`, `baseline_scale`): one event in the whole range; `least_exposure = 0.5`, half of a day where times are whole days.
 //!
 //! **Source**: Holford 1980; Friedman 1982 (piecewise exponential models as Poisson regressions).
 

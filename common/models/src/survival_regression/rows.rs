@@ -20,13 +20,20 @@ pub struct Exposure {
 }
 
 impl SurvivalRegression {
-    /// The intervals in which a record was watched, in order.
+    /// The intervals in which a record was watched, in order. A record whose event came at the time of its entry was watched for `least_exposure` in the interval of that time.
     pub fn exposures(&self, entry: f64, time: f64, event: bool) -> impl Iterator<Item = Exposure> + '_ {
-        (0_u32..).zip(self.cuts.windows(2)).filter_map(move |(interval, ends)| {
+        // Exactly the same time: both were read from a file, or are 0.
+        #[allow(clippy::float_cmp, reason = "what is not equal was watched, or left before it came")]
+        let at_entry = (event && time == entry).then(|| {
+            let later = self.cuts.partition_point(|cut| *cut < time).saturating_sub(1);
+            let interval = u32::try_from(later).unwrap_or(u32::MAX).min(self.intervals().saturating_sub(1));
+            Exposure { interval, time: self.least_exposure, event: true }
+        });
+        at_entry.into_iter().chain((0_u32..).zip(self.cuts.windows(2)).filter_map(move |(interval, ends)| {
             let watched = time.min(ends[1]) - entry.max(ends[0]);
             // Also where a number is none.
             (watched > 0.0).then_some(Exposure { interval, time: watched, event: event && ends[0] < time && time <= ends[1] })
-        })
+        }))
     }
 
     /// (1 at b; x).

@@ -25,6 +25,8 @@ pub struct SurvivalRegression {
     pub baseline_mean: f64,
     /// Prior standard deviation of every ln λ_b.
     pub baseline_scale: f64,
+    /// How long a record counts as watched whose event came at the time of its entry, in the unit of the file.
+    pub least_exposure: f64,
 }
 
 /// Options as a person writes them.
@@ -36,6 +38,8 @@ pub struct Written {
     baseline_mean: Option<f64>,
     /// Default: 2.5.
     baseline_scale: Option<f64>,
+    /// Default: 0.5, half of a day where times are whole days.
+    least_exposure: Option<f64>,
 }
 
 /// Most intervals: a record has as many rows.
@@ -46,14 +50,19 @@ impl PublicHalf for SurvivalRegression {
     const HELP: &'static str = "a time until an event, with proportional hazards and a baseline that is constant between cuts";
     type Written = Written;
 
-    fn explicit(Written { cuts, baseline_mean, baseline_scale }: Written) -> Result<Self, TaskError> {
+    fn explicit(Written { cuts, baseline_mean, baseline_scale, least_exposure }: Written) -> Result<Self, TaskError> {
         let Some(cuts) = cuts else {
             return invalid(
                 "survival-regression needs cuts, the ends of the intervals on which the baseline hazard is constant: cuts = [0, 30, 90, 365] up to the time's `upper`",
             );
         };
         let last = cuts.last().copied().unwrap_or(1.0);
-        Ok(Self { cuts, baseline_mean: baseline_mean.unwrap_or(-last.ln()), baseline_scale: baseline_scale.unwrap_or(2.5) })
+        Ok(Self {
+            cuts,
+            baseline_mean: baseline_mean.unwrap_or(-last.ln()),
+            baseline_scale: baseline_scale.unwrap_or(2.5),
+            least_exposure: least_exposure.unwrap_or(0.5),
+        })
     }
 }
 
@@ -78,6 +87,10 @@ impl ModelRules for SurvivalRegression {
         require(
             self.baseline_mean.abs() <= 1e3 && positive(self.baseline_scale),
             "baseline_mean must lie between -1000 and 1000, and baseline_scale between 1e-30 and 1e30",
+        )?;
+        require(
+            positive(self.least_exposure) && self.least_exposure <= self.horizon(),
+            "least_exposure, the time for which an event at the time of entry counts as watched, must be above 0 and at most the last cut: half of the unit of the times, as 0.5",
         )?;
         require(
             schema.intercept().is_none(),
@@ -192,7 +205,7 @@ mod tests {
                           [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -2\nupper = 2\ncentre = 0\nscale = 1\n";
 
     fn model() -> SurvivalRegression {
-        SurvivalRegression { cuts: vec![0.0, 1.0, 4.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5 }
+        SurvivalRegression { cuts: vec![0.0, 1.0, 4.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5, least_exposure: 0.5 }
     }
 
     fn record(entry: f64, target: f64, event: bool, x: &[f64]) -> Example<'_> {
@@ -248,8 +261,33 @@ mod tests {
         assert!(model().log_cumulative_hazard(&q, row, 0.0).survival() > 1.0 - 1e-15);
     }
 
+    /// A death on the day of entry counts, whatever day that is: half a unit of exposure, in the interval of that day.
+    #[test]
+    fn finding_bugs_2_an_event_at_the_time_of_entry_counts() {
+        let model = model();
+        let of = |entry: f64, time: f64, event: bool| -> Vec<(u32, f64, bool)> {
+            model.exposures(entry, time, event).map(|part| (part.interval, part.time, part.event)).collect()
+        };
+        for (time, interval) in [(0.0, 0), (0.5, 0), (1.0, 0), (2.5, 1), (9.0, 2)] {
+            assert_eq!(of(time, time, true), [(interval, 0.5, true)], "{time}");
+            assert_eq!(of(time, time, false), [], "nothing came, and nobody was watched");
+        }
+        assert_eq!(of(3.0, 2.0, true), [], "an exit before the entry is no time");
+        // The residual of such a record says that the event came.
+        let q = certain(&[-1.0, -0.5, 0.3, 0.4, -0.2]);
+        let mut rows = PseudoRows::default();
+        model.write(record(2.5, 2.5, true, &[0.7, -0.4]), &Place { cut: Cut::NOTHING, ..Place::at(&q) }, &mut rows);
+        let residuals: Vec<f64> = rows.iter().map(|(_, at)| at.residual).collect();
+        assert!(residuals.len() == 1 && residuals[0] > 0.3 && residuals[0] < 1.0, "{residuals:?}");
+        let check = |least_exposure: f64| SurvivalRegression { least_exposure, ..model.clone() }.check(&Schema::parse(SCHEMA).unwrap());
+        check(1.0).unwrap();
+        for least in [0.0, -1.0, 10.0, f64::NAN] {
+            assert!(check(least).unwrap_err().to_string().contains("least_exposure"));
+        }
+    }
+
     proptest! {
-        /// Whatever the times are: exposures add up to the time watched, there is one event at most, and a record that left before it came is nothing.
+        /// Whatever the times are: exposures add up to the time watched, there is one event at most, and a record that left before it came, or when it came without an event, is nothing.
         #[test]
         fn expansion_conserves_exposure_and_events(entry in 0.0..9.0_f64, time in 0.0..9.0_f64, event: bool) {
             let parts: Vec<_> = model().exposures(entry, time, event).collect();

@@ -14,7 +14,7 @@ pub const TARGET: f64 = 0.9;
 /// η_C: step of log C.
 pub const RATE: f64 = 0.3;
 /// The bound stays within these factors of the first one.
-const RANGE: (f64, f64) = (1e-3, 1e3);
+pub const RANGE: (f64, f64) = (1e-3, 1e3);
 
 /// C·exp(−η(b̃ − γ)), within 10^±3 of the first bound. `within` = b̃ is the noised share of units with ‖u‖ ≤ C; without a finite one the
 /// bound stays.

@@ -45,10 +45,11 @@ impl Figure {
         } else {
             ("local", String::new())
         };
+        let most = if method.aggregated { String::new() } else { format!("max_units = {}\n", sites * self.units(quick)) };
         let split = if method.pooled || !method.depends_on_split { "rho = 0.0\nkappa = 0.0\n".to_owned() } else { shares(split) };
         format!(
             "name = \"{}, {}\"\nseeds = {seeds:?}\nevaluate_every = {}\n\n[task.model]\n{model}\n[task.schema]\nfile = \"{schema}\"\n\n\
-             [task.pvi]\n{}\n[task.privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"{trust}\"\n\n\
+             [task.pvi]\n{}\n[task.privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"{trust}\"\n{most}\n\
              {aggregation}[data]\n{data}{limit}\n[clients]\nnumber = {sites}\n{split}\n[phases]\nmin_sites = {sites}\n",
             self.name(),
             method.title,

@@ -36,7 +36,7 @@ fn signal_to_noise(update: &str, size: u32, aggregated: bool) -> Result<Option<f
     let (trust, aggregation) = if aggregated {
         ("aggregated", format!("[aggregation]\nmax_units = {size}\nhonest_cap = {SITES}\n"))
     } else {
-        ("local", String::new())
+        ("local", format!("max_units = {size}\n"))
     };
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"adult.schema.toml\"\n\

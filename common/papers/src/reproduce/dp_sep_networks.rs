@@ -372,7 +372,7 @@ fn private(
     };
     let text = format!(
         "[model]\n{model}\n\n[schema]\nfile = \"schema.toml\"\n\n[pvi]\nschedule = \"synchronous\"\n{update}\n\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {EPSILON:?}\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {EPSILON:?}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let task = resolve(&text, &schema(set.features, 2.0, None))?;
     let state = rounds(&task, training, seed)?;

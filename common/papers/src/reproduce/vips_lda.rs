@@ -110,7 +110,7 @@ fn open(options: &Options<'_>, epsilon: f64, rounds: u32, form: Form) -> Result<
     let task = format!(
         "[task.model]\nfamily = \"latent-dirichlet\"\ntopics = {TOPICS}\n\n[task.schema]\nfile = \"kos.schema.toml\"\n\n\
          [task.pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\nupdate = \"vips\"\n{clip}\n\n\
-         [task.privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"local\"\n"
+         [task.privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let data = format!("[data]\nfiles = [\"text/kos/docword.kos.txt.gz\"]\ntest_fraction = {HELD_OUT}\n");
     let file = options.output.join(format!("vips-lda-{}-{epsilon:?}.toml", form.name().replace(' ', "-")));

@@ -101,7 +101,7 @@ fn task(batch: u32, epsilon: f64) -> Result<(String, ResolvedTask), ReproduceErr
         "[model]\nfamily = \"sigmoid-belief\"\nhidden = {HIDDEN}\n\n[schema]\nfile = \"mnist.schema.toml\"\n\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\ndamping = {{ start = 1.0, end = {:?} }}\nupdate = \"vips\"\n\
          images = {RECORDS}\nsampling_rate = {rate}\ne_step_sweeps = {SWEEPS}\n\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = {DELTA:?}\ntrust = \"local\"\n",
+         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = {DELTA:?}\ntrust = \"local\"\nmax_units = 1000000\n",
         1.0 / f64::from(rounds)
     );
     let context = ResolveContext { name: "vips-sbn", update_deadline_seconds: 3600, min_sites: 1, expected_sites: 1 };

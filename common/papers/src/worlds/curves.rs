@@ -65,7 +65,7 @@ impl Federation {
         );
         let text = format!(
             "[model]\nfamily = {:?}\n{}formula = {:?}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
-             adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\n",
+             adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.family,
             if self.family == "ordinal-regression" { "classes = 3\n" } else { "" },
             self.formula,

@@ -213,7 +213,7 @@ impl Problem {
         schema += category;
         let text = format!(
             "[model]\n{model}\nprior_scale = {}\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
-             adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\n",
+             adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.prior, self.approximation, self.pvi, self.epsilon
         );
         let context = ResolveContext { name: "coverage", update_deadline_seconds: 60, min_sites: self.sites, expected_sites: self.sites };

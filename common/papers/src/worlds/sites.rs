@@ -71,7 +71,7 @@ impl Federation {
         let text = format!(
             "[model]\nfamily = \"logistic-regression\"\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n\
              [pvi]\nschedule = \"synchronous\"\nrounds = {}\nupdate = \"natural-gradient\"\n\
-             [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\n",
+             [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.approximation, self.rounds, self.epsilon
         );
         let context = ResolveContext { name: "agreement", update_deadline_seconds: 60, min_sites: self.sites, expected_sites: self.sites };

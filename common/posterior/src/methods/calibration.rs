@@ -135,6 +135,7 @@ adjacency = "replace-one"
 epsilon = 1.0
 delta = 1e-5
 trust = "local"
+max_units = 1000000
 "#
         );
         RawTask::parse(&text).unwrap().resolve(SCHEMA, CONTEXT).unwrap()

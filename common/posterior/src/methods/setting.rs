@@ -188,7 +188,8 @@ impl Setting<'_> {
     /// # Errors
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
-        Ok(spec::schema(self.schema, self.design)?)
+        let schema = spec::schema(self.schema, self.design)?;
+        Ok(if self.model.rules().predicts_counts() { schema.with_whole_label() } else { schema })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Bounds on what a task may ask of anybody, and on its texts. A task above them is refused where it is read, whoever wrote it, and before
 //! anything is built from it: sizes are computed from the task's numbers alone.
 
-use dp_pvi_accounting::{DpEvent, Terms};
+use dp_pvi_accounting::{DpEvent, PrivacyUnit, Terms};
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 
-use super::{ResolvedTask, TaskError, UpdateSpec};
+use super::{ResolvedTask, TaskError, Trust, UpdateSpec};
 use crate::schema::Schema;
 use crate::spec::check::{invalid, require};
 use crate::spec::texts::check_texts;
@@ -59,7 +59,10 @@ impl ResolvedTask {
                 invalid("max_units stands in [aggregation] where trust = \"aggregated\": remove it from [privacy]")
             }
             Some(units) => require((1..=MAX_UNITS).contains(&units), "max_units of [privacy] must lie between 1 and 4294967296"),
-            None => Ok(()),
+            None => require(
+                self.privacy.epsilon.is_none() || self.privacy.trust == Trust::Aggregated || self.privacy.unit == PrivacyUnit::Site,
+                "a protected task needs max_units in [privacy], the most records (or persons) that any site has: one site that lies counts as at most so many",
+            ),
         }
     }
 
@@ -105,19 +108,6 @@ impl ResolvedTask {
             _ => MAX_UNITS,
         };
         Ok(self.privacy.max_units.unwrap_or(MAX_UNITS).min(aggregated))
-    }
-
-    /// What it means that the task says nothing of a site's units, where they count.
-    pub(super) fn unlimited(&self) -> Option<String> {
-        let rules = self.update.rules();
-        let lattice = self.message(0).is_ok_and(|form| matches!(form.kind, dp_pvi_privacy::PayloadKind::Lattice { .. }));
-        let counts = rules.most_terms(1) < rules.most_terms(2);
-        (lattice && counts && self.privacy.max_units.is_none()).then(|| {
-            format!(
-                "max_units of [privacy] is absent: a site may declare up to {MAX_UNITS} units, and one site that lies counts in the sum as that \
-                 many records; set it to the most that any site has"
-            )
-        })
     }
 
     /// The event whose lattice a site's message of this visit lies on, and the most terms of norm C that are in it, where it is one noised

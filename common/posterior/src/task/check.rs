@@ -4,6 +4,7 @@
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 
 use super::{ResolvedTask, ScheduleSpec, TaskError};
+use crate::models::reach::Reach;
 use crate::schema::Schema;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::refuse;
@@ -23,6 +24,9 @@ impl ResolvedTask {
         let linear = model.predictor().is_some() || model.many_rows().is_some();
         crate::spec::check_weights(&schema, self.design.as_ref(), update && linear)?;
         self.check_priors(&schema)?;
+        if let Some(reach) = Reach::of(&self.model, &schema, &self.setting().priors()) {
+            reach.check(&self.model, &schema)?;
+        }
         require(
             model.learned_scale().is_none() || self.update.rules().learns_noise_scale(),
             "scale = \"learned\" needs an update in which sites send what tells it: use update = \"natural-gradient\", or \"pvi\" without protection, or state \

@@ -26,7 +26,7 @@ const LOGISTIC: &str = "family = \"logistic-regression\"";
 fn resolve(model: &str, label: &str, update: &str, formula: &str) -> Result<ResolvedTask, TaskError> {
     let text = format!(
         "[model]\n{model}\nformula = \"{formula}\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{update}\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     RawTask::parse(&text)?.resolve(&format!("version = 2\n[label]\n{label}\n{COLUMNS}"), CONTEXT)
 }
@@ -107,7 +107,7 @@ fn sites_send_no_learned_scales() {
     ] {
         let text = format!(
             "[model]\n{LOGISTIC}\napproximation = \"mean-field\"\nformula = \"y ~ s(age, k = 5) + (1 | ward)\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{update}\n\
-             [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\n{epsilon}\ndelta = 1e-5\ntrust = \"local\"\n"
+             [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\n{epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let task = RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[label]\n{BINARY}\n{COLUMNS}"), CONTEXT).unwrap();
         let sent = sent * u64::from(task.dimension);

@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{Rule, Setting, price};
+use crate::models::reach::Reach;
 use crate::schema::Schema;
 
 /// The public statement of what will be computed.
@@ -88,6 +89,9 @@ pub struct ResolvedTask {
     /// The rule by which the run may end before its last round; absent: it has all its rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_end: Option<EarlyEndSpec>,
+    /// Whether the task's author wants the run although its own forecast says that a constant predicts better; absent: no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub even_if_worthless: bool,
     /// What follows from the fields above for the data of the sites.
     #[serde(default, skip_serializing)]
     pub promise: Derived,
@@ -238,7 +242,7 @@ impl ResolvedTask {
     /// What somebody should know before a run, in sentences.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.update.rules().warnings(&self.setting()).into_iter().chain(self.unlimited()).collect()
+        self.update.rules().warnings(&self.setting())
     }
 
     /// What a site keeps between its visits.
@@ -302,7 +306,15 @@ impl ResolvedTask {
     /// # Errors
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
-        Ok(crate::spec::schema(&self.schema, self.design.as_ref())?)
+        self.setting().parsed_schema()
+    }
+
+    /// Where the predictors of records can be; `None` for a model without linear predictors that people can read.
+    ///
+    /// # Errors
+    /// As [`Self::parsed_schema`].
+    pub fn reach(&self) -> Result<Option<Reach>, TaskError> {
+        Ok(Reach::of(&self.model, &self.parsed_schema()?, &self.setting().priors()))
     }
 
     /// Names of the parameters that mean something by themselves, in order: coefficients, or none.
@@ -316,5 +328,7 @@ impl ResolvedTask {
 
 #[cfg(test)]
 mod formula_tests;
+#[cfg(test)]
+mod reach_tests;
 #[cfg(test)]
 pub(crate) mod tests;

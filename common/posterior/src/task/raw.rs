@@ -43,7 +43,7 @@ const LARGEST_USUAL: u32 = 256;
 /// epsilon = 1.0                      # of the whole run at one site; absent only for update = "pvi"
 /// delta = 1e-5
 /// trust = "local"                    # or "aggregated", with the section below
-/// max_units = 20000                  # optional public bound on the units of one site: bounds what a site that lies can add
+/// max_units = 20000                  # public bound on the units of one site: bounds what a site that lies can add
 ///
 /// [aggregation]                      # a second party adds the masks up: nobody sees one site's sum
 /// max_units = 5000                   # public bound on the units (or shards) of one site
@@ -55,6 +55,9 @@ const LARGEST_USUAL: u32 = 256;
 pub struct RawTask {
     /// Name for people. Default: the name that the context gives.
     pub name: Option<String>,
+    /// Runs the task although its own forecast says that a constant predicts better. Default: such a task is refused.
+    #[serde(default)]
+    pub even_if_worthless: bool,
     /// Likelihood, prior and family.
     pub model: RawModel,
     /// Where the schema is.
@@ -182,7 +185,7 @@ pub struct RawPrivacy {
     pub trust: Trust,
     /// The same as `clip_norm` in `[pvi]`; only one of the two may be given.
     pub clip_norm: Option<f64>,
-    /// Most units that one site may declare: a site that lies counts in a sum as at most so many records. Default: 2³², which the lattice holds.
+    /// Most units that one site may declare: a site that lies counts as at most so many records. Required of protected tasks under local trust; `[aggregation]` has its own.
     pub max_units: Option<u64>,
 }
 
@@ -274,6 +277,7 @@ impl RawTask {
             expected_sites: self.pvi.expected_sites,
             release_tick_seconds: self.pvi.release_tick_seconds.unwrap_or(0),
             early_end: self.pvi.end_early,
+            even_if_worthless: self.even_if_worthless,
             promise: super::Derived,
         };
         // Before anything is built or multiplied.

@@ -63,6 +63,7 @@ adjacency = "replace-one"
 epsilon = 1.0
 delta = 1e-5
 trust = "local"
+max_units = 20000
 "#
     .to_owned();
     for (from, to) in edit {
@@ -447,31 +448,27 @@ fn finding_attack_b9_durations_and_counts_of_a_task_are_bounded() {
     read(|task| task.privacy.max_units = Some(5000)).unwrap();
 }
 
+/// What one site that lies counts for is in every protected task, and so in its hash.
 #[test]
-fn finding_attack_b7_a_task_without_max_units_says_what_that_means() {
-    let natural = [(
+fn finding_attack_a4_a_protected_task_says_how_many_units_a_site_has_at_most() {
+    let natural = (
         "schedule = \"sequential\"\nsweeps = 5\nupdate = \"dp-optimisation\"",
         "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"",
-    )];
-    let task = resolve(&private(&natural), SCHEMA).unwrap();
-    assert_eq!(task.warnings().len(), 1);
-    assert!(task.warnings()[0].contains("up to 4294967296 units, and one site that lies counts in the sum as that many records"));
-    let with = [natural[0], ("epsilon = ", "max_units = 700\nepsilon = ")];
-    assert!(resolve(&private(&with), SCHEMA).unwrap().warnings().is_empty());
-    // Vectors that are no sums have no bound, whatever is declared.
-    assert!(resolve(&private(&[]), SCHEMA).unwrap().warnings().is_empty());
-}
-
-/// A task that says nothing of it keeps its bytes, and so its hash.
-#[test]
-fn finding_attack_b7_max_units_is_a_public_key_that_only_tasks_with_it_have() {
-    let without = resolve(&private(&[]), SCHEMA).unwrap();
-    assert!(!String::from_utf8(without.to_bytes()).unwrap().contains("max_units\": null"));
-    assert_eq!((without.privacy.max_units, without.most_units().unwrap()), (None, 1 << 32));
-    let with = resolve(&private(&[("epsilon = ", "max_units = 700\nepsilon = ")]), SCHEMA).unwrap();
-    assert_eq!(with.most_units().unwrap(), 700);
-    assert_ne!(with.hash(), without.hash());
-    assert_eq!(ResolvedTask::from_bytes(&with.to_bytes()).unwrap(), with);
+    );
+    for edit in [vec![], vec![natural]] {
+        let with = resolve(&private(&edit), SCHEMA).unwrap();
+        assert_eq!((with.most_units().unwrap(), with.warnings().len()), (20_000, 0));
+        assert_eq!(ResolvedTask::from_bytes(&with.to_bytes()).unwrap(), with);
+        let fewer = resolve(&private(&[edit.clone(), vec![("max_units = 20000", "max_units = 700")]].concat()), SCHEMA).unwrap();
+        assert_ne!(with.hash(), fewer.hash());
+        let without = resolve(&private(&[edit, vec![("max_units = 20000\n", "")]].concat()), SCHEMA).unwrap_err().to_string();
+        assert!(without.contains("needs max_units in [privacy]"), "{without}");
+        let mut taken_out = with;
+        taken_out.privacy.max_units = None;
+        assert!(ResolvedTask::from_bytes(&taken_out.to_bytes()).is_err());
+    }
+    // Without protection nothing is counted in units.
+    resolve(&open(&[("max_units = 20000\n", "")]), SCHEMA).unwrap();
 }
 
 /// A coordinator chooses these numbers: at ones that nobody means, what a record sends was not clipped.
@@ -480,7 +477,7 @@ fn finding_privacy_5_numbers_that_nobody_means_are_refused() {
     let network = |model: &str, pvi: &str| {
         let text = format!(
             "[model]\nfamily = \"neural-network\"\nhidden = [3]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n\
-             update = \"dp-optimisation\"\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+             update = \"dp-optimisation\"\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 20000\n"
         );
         resolve(&text, NUMERIC_LABEL).map_err(|error| error.to_string())
     };
@@ -511,7 +508,7 @@ fn effects_of_sites_stand_behind_the_baseline_of_survival_times() {
                   [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
     let text = "[model]\nfamily = \"survival-regression\"\napproximation = \"mean-field\"\ncuts = [0, 1, 4, 9]\nprior_scale = 1\nformula = \"Surv(t, d) ~ x + (1 | site)\"\n\
                 sites = [\"b\", \"a\"]\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"\n\
-                residual_bound = 1\ncurvature_bound = 1\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ntrust = \"local\"\nepsilon = 1\ndelta = 1e-5\n";
+                residual_bound = 1\ncurvature_bound = 1\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ntrust = \"local\"\nmax_units = 20000\nepsilon = 1\ndelta = 1e-5\n";
     let task = RawTask::parse(text).unwrap().resolve(schema, CONTEXT).unwrap();
     assert_eq!(task.setting().owners(), [None, None, None, None, Some(0), Some(1)]);
     let UpdateSpec::NaturalGradient(update) = &task.update else { panic!("{:?}", task.update) };

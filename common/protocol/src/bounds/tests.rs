@@ -6,6 +6,7 @@ use crate::coordinator::{Begin, Coordinator, Rejected};
 use crate::message::{Body, Hello, InvalidMessage, ReceiptOutcome, RefusalReason, Signed};
 use crate::sum::PayloadError;
 use crate::testing::{Desk, at, client, head, key, settings, synchronous, task, task_of};
+use dp_pvi_reading::shape::Misfit;
 
 /// Decodes what a peer encoded.
 fn said<B: Body>(body: &B) -> Result<(), InvalidMessage> {
@@ -185,14 +186,43 @@ fn finding_attack_b7_a_lattice_vector_is_compared_with_the_bound_of_its_sum() {
         desk.coordinator.forget_verified_for_tests();
         assert_eq!(desk.state(), before);
     }
-    // The longest vector that the declared units and their noise could give passes: nobody can tell it from an honest one.
-    submit(&mut desk, "a", &one(-most.min(longest))).unwrap();
-    // Of a payload without such a bound only its magnitude is compared.
+    // Within the norm, and still no sum of squares: a number beside a diagonal of nothing, and a square below 0.
+    let square = |value: i64| (0..d).map(|j| if j == 0 { value } else { 0 }).collect::<Vec<_>>();
+    for values in [one(most.min(longest) / 100 * 99), square(-longest / 100 * 99)] {
+        assert_eq!(submit(&mut desk, "a", &values), Err(Rejected::Payload(PayloadError::Shape(Misfit::Negative))));
+        desk.coordinator.forget_verified_for_tests();
+        assert_eq!(desk.state(), before);
+    }
+    // What the declared units and their noise could give passes: nobody can tell it from an honest one.
+    submit(&mut desk, "a", &square(longest / 2)).unwrap();
+    // A payload that is no sum has a shape, too.
     let plain = Desk::joined(&synchronous(2, 2));
     let (update, _) = plain.update("a", &[1.0; 4]);
     let mut coordinator = plain.coordinator;
     let begun = coordinator.on_update_begin(&client("a"), &Signed::seal(&update, &key("a")), at(0)).unwrap();
-    assert!(matches!(begun.then, Begin::Accept(expected) if expected.bound.is_none()));
+    assert!(matches!(begun.then, Begin::Accept(expected) if expected.bound.is_none() && expected.shape.is_some()));
+}
+
+/// A change that would leave no distribution opens no round: it is refused with its author's name, the round takes the others, and the state stays one.
+#[test]
+fn finding_attack_a3_a_change_that_leaves_no_distribution_is_refused_and_the_others_go_on() {
+    let mut desk = Desk::joined(&synchronous(2, 2));
+    for wrong in [[0.0, 0.0, 1e99, 0.0], [0.0, 0.0, -1e99, 0.0], [0.0, 0.0, -1.0, 0.0], [1e99, 0.0, 0.0, 0.0]] {
+        let (update, bytes) = desk.update("c", &wrong);
+        let before = desk.state();
+        let refused = desk.send("c", &Signed::seal(&update, &key("c")), bytes).map(|_| ());
+        assert_eq!(refused, Err(Rejected::Payload(PayloadError::Shape(Misfit::NoDistribution))), "{wrong:?}");
+        desk.coordinator.forget_verified_for_tests();
+        assert_eq!(desk.state(), before);
+    }
+    for name in ["a", "b"] {
+        let (update, bytes) = desk.update(name, &[0.5, 0.0, 3.0, 2.0]);
+        desk.send(name, &Signed::seal(&update, &key(name)), bytes).unwrap();
+    }
+    desk.now = at(2000);
+    desk.poll();
+    assert_eq!(desk.coordinator.entries()[0].included.iter().map(|(client, _)| client.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(dp_pvi_reading::shape::is_state(desk.coordinator.task(), 1, desk.coordinator.lambda()));
 }
 
 /// What a site says of another site's effect would move it, although that site's records alone are about it.
@@ -243,10 +273,12 @@ fn finding_attack_b1_b7_a_run_with_extreme_numbers_closes_and_its_posterior_is_f
     let d = usize::try_from(task.message(0).unwrap().coordinates).unwrap();
     let (event, terms) = task.sum_of_site(0, 1 << 32).unwrap().unwrap();
     let bound = dp_pvi_privacy::mechanism::SumBound::of_event(&event, terms).unwrap();
+    // On the diagonal: all that so many units have, shared out.
     #[allow(clippy::cast_possible_truncation)]
-    let most = (bound.norm() / (d as f64).sqrt() * 0.999) as i64;
-    for (name, sign) in [("a", 1), ("b", -1), ("c", 1)] {
-        submit(&mut desk, name, &vec![sign * most; d]).unwrap();
+    let most = (bound.norm() / 2.0 * 0.999) as i64;
+    assert_eq!(d, 3);
+    for name in ["a", "b", "c"] {
+        submit(&mut desk, name, &[most, 0, most]).unwrap();
     }
     desk.poll();
     assert_eq!(desk.coordinator.entries().len(), 1);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::SumBound;
-use dp_pvi_privacy::{ClientId, PayloadKind};
+use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
+use dp_pvi_reading::shape::{self, At, Shape};
 
 use super::run::{Open, Phase, Run};
 use super::types::{MAX_RETURNS, SILENT_ROUNDS};
@@ -180,6 +181,29 @@ impl Coordinator {
         let sum = self.run.task.sum_of_site(self.visit_of(update)?, units).map_err(|_| Rejected::Unbounded("the numbers of its visit"))?;
         let bound = sum.and_then(|(event, terms)| SumBound::of_event(&event, terms));
         bound.map(Some).ok_or(Rejected::Unbounded("it is not one noised sum"))
+    }
+
+    /// What the payload of a site that follows the protocol can be beside that: by its units, the visit, the state of the round whose header it answers, and what it sent at its first
+    /// visit, where that is known. `None` where no more is known.
+    ///
+    /// # Errors
+    /// It cannot be computed: the payload is not taken.
+    pub(crate) fn shape(&self, client: &ClientId, update: &Update, first: Option<&[f64]>) -> Result<Option<Arc<Shape>>, Rejected> {
+        if matches!(update.kind, PayloadKind::Masked { .. }) {
+            return Ok(None);
+        }
+        let units = self.run.members.get(client).and_then(|member| member.nominal_units).ok_or(Rejected::Unbounded("no declared units"))?;
+        let state = self.run.state_of(update.release.round).ok_or(Rejected::UnknownRound)?;
+        let shape = shape::of_site(&self.run.task, self.visit_of(update)?, units, At { state, first });
+        Ok(shape.map_err(|_| Rejected::Unbounded("the numbers of its visit"))?.map(Arc::new))
+    }
+
+    /// The update that a site sent at its first visit, where that bounds its later ones and is in the posterior.
+    pub(crate) fn first_update(&self, client: &ClientId) -> Option<Hash> {
+        let tells = shape::first_visit_tells(&self.run.task) && self.run.aggregation.is_none();
+        let first =
+            self.run.entries.iter().take_while(|_| tells).find(|entry| entry.header.peek().is_ok_and(|header| header.visit == 0))?;
+        first.included.iter().find(|(included, _)| included == client).map(|(_, update)| *update)
     }
 
     /// The coordinates that a lattice payload may fill where the task has effects of sites; `None`: all.

@@ -179,9 +179,9 @@ impl Coordinator {
         Ok(match verdict {
             Verdict::Fits => {
                 let commitment = self.committed(client, &body)?;
-                let (bound, places) = (self.bound(client, &body)?, self.places(client, &body)?);
-                let expected =
-                    Expected { kind: body.kind, coordinates: body.coordinates, payload: body.payload, commitment, bound, places };
+                let Update { kind, coordinates, payload, .. } = body;
+                let (bound, shape, places) = (self.bound(client, &body)?, self.shape(client, &body, None)?, self.places(client, &body)?);
+                let expected = Expected { kind, coordinates, payload, commitment, bound, shape, places };
                 self.durable(Vec::new(), Begin::Accept(expected))
             }
             Verdict::Known(outcome) => self.durable(Vec::new(), Begin::Answered(answered(body, outcome))),

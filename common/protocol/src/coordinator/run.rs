@@ -26,6 +26,8 @@ pub(super) struct Run {
     pub(super) previous: Hash,
     pub(super) lambda: Arc<[f64]>,
     pub(super) lambda_hash: Hash,
+    /// States with which the last rounds began, as far as their headers may still be answered (asynchronous).
+    earlier: BTreeMap<u32, Arc<[f64]>>,
     /// What the receipts of answered releases say, by client and round.
     pub(super) receipts: BTreeMap<ClientId, BTreeMap<u32, Given>>,
     /// Metrics by rounds in λ, then client.
@@ -161,6 +163,7 @@ impl Run {
             previous: Hash::default(),
             lambda_hash: vector_hash(&initial),
             lambda: initial.into(),
+            earlier: BTreeMap::new(),
             receipts: BTreeMap::new(),
             metrics: BTreeMap::new(),
             control: Control::Running,
@@ -197,6 +200,14 @@ impl Run {
     /// Rounds by which an update may be late, in an asynchronous run.
     pub(super) fn staleness(&self) -> Option<u32> {
         self.task.schedule.staleness()
+    }
+
+    /// The state with which a round began whose header may still be answered.
+    pub(super) fn state_of(&self, round: u32) -> Option<&[f64]> {
+        match &self.phase {
+            Phase::Open(open) if open.round == round => Some(&self.lambda),
+            _ => self.earlier.get(&round).map(AsRef::as_ref),
+        }
     }
 
     /// Last round whose header a site answered with an update.
@@ -389,6 +400,10 @@ impl Run {
                     host.opened(part);
                 }
                 let mut open = Open::new(header, body, asked.clone());
+                if let Some(staleness) = self.staleness() {
+                    self.earlier.insert(open.round, Arc::clone(&self.lambda));
+                    self.earlier.retain(|round, _| open.round <= round.saturating_add(staleness));
+                }
                 self.take_held(&mut open);
                 Phase::Open(open)
             }

@@ -8,6 +8,7 @@ use dp_pvi_posterior::task::TaskError;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::SumBound;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
+use dp_pvi_reading::shape::Shape;
 use dp_pvi_secagg::commitment::{Commitment, Salt};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,8 @@ pub struct Expected {
     pub commitment: Option<Committed>,
     /// Of a lattice payload under local trust: what an honest site's can be.
     pub bound: Option<SumBound>,
+    /// What an honest site's can be, beside that bound.
+    pub shape: Option<std::sync::Arc<Shape>>,
     /// Of a lattice payload with effects of sites: the coordinates that this site may fill, ascending. `None`: all.
     pub places: Option<std::sync::Arc<[u32]>>,
 }

@@ -1,7 +1,10 @@
 //! The server's loop body: takes inputs, makes the coordinator's records durable, then answers. The server process adds
 //! sockets and a store, the simulation an in-memory network and store.
 
-use dp_pvi_privacy::{ClientId, Hash};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dp_pvi_privacy::{ClientId, Hash, Payload, PayloadKind};
 
 use crate::aggregation::{SummerReply, SummerRequest};
 use crate::coordinator::{Action, Answered, Begin, Close, Control, Coordinator, Durable, Heeded, Peer, Record, Rejected};
@@ -39,6 +42,9 @@ pub trait Store {
         update: &Hash,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), PayloadError>,
     ) -> Result<(), ServeError>;
+
+    /// The payload of an update that the run's first closed round took, as it came. `None` where it was not kept, cannot be read, or is not what was stored.
+    fn first_payload(&mut self, client: &ClientId, update: &Hash) -> Option<Vec<u8>>;
 }
 
 /// Why a call has no answer.
@@ -70,6 +76,8 @@ pub struct Server<S> {
     coordinator: Coordinator,
     store: S,
     revision: u64,
+    /// What sites sent at their first visit, as far as it was asked for; by the hash of the update.
+    first_parts: BTreeMap<ClientId, (Hash, Arc<[f64]>)>,
     /// The store failed: memory may be ahead of the disk.
     broken: Option<StoreError>,
 }
@@ -78,7 +86,7 @@ impl<S: Store> Server<S> {
     /// Puts a restored coordinator and its store together. Call [`Server::tick`] next.
     #[must_use]
     pub fn new(coordinator: Coordinator, store: S) -> Self {
-        Self { coordinator, store, revision: 0, broken: None }
+        Self { coordinator, store, revision: 0, first_parts: BTreeMap::new(), broken: None }
     }
 
     /// The coordinator, for views.
@@ -142,7 +150,28 @@ impl<S: Store> Server<S> {
     /// # Errors
     /// See [`ServeError`].
     pub fn begin(&mut self, client: &ClientId, update: &Signed<Update>, now: Timestamp) -> Result<Begin, ServeError> {
-        self.input(now, |coordinator| coordinator.on_update_begin(client, update, now))
+        let mut begin = self.input(now, |coordinator| coordinator.on_update_begin(client, update, now))?;
+        if let (Begin::Accept(expected), Some(first)) = (&mut begin, self.first_part(client))
+            && let Ok(Some(shape)) =
+                update.peek().map_err(Rejected::from).and_then(|body| self.coordinator.shape(client, &body, Some(&first)))
+        {
+            expected.shape = Some(shape);
+        }
+        Ok(begin)
+    }
+
+    /// What a site sent at its first visit, where that bounds what it sends later and the store has kept it.
+    fn first_part(&mut self, client: &ClientId) -> Option<Arc<[f64]>> {
+        let update = self.coordinator.first_update(client)?;
+        if let Some((_, part)) = self.first_parts.get(client).filter(|(of, _)| *of == update) {
+            return Some(Arc::clone(part));
+        }
+        let PayloadKind::Lattice { exponent } = self.coordinator.task().message(0).ok()?.kind else { return None };
+        let bytes = self.store.first_payload(client, &update)?;
+        let Payload::Lattice(vector) = Payload::from_bytes(PayloadKind::Lattice { exponent }, &bytes)? else { return None };
+        let part: Arc<[f64]> = vector.to_f64().into();
+        self.first_parts.insert(client.clone(), (update, Arc::clone(&part)));
+        Some(part)
     }
 
     /// The accepted update's payload is checked and durable.

@@ -7,8 +7,9 @@ use dp_pvi_accounting::{Prices, PrivacyLoss};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{Attachment, ChargeStore, Claim, LedgerError, LedgerHead, LedgerIdentity, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Argument, Hash, Ledger, Payload, PayloadKind, ReleaseId, RunId};
+use dp_pvi_privacy::{Argument, Hash, LatticeVector, Ledger, Payload, PayloadKind, ReleaseId, RunId};
 use dp_pvi_reading::origin::Origin;
+use dp_pvi_reading::shape::{self, At, Moments, Shape};
 use dp_pvi_reading::statement::{Booked, StatementError, statement};
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::client::Accepted;
@@ -57,6 +58,8 @@ struct Joined {
     headers: BTreeMap<u32, Hash>,
     /// Rounds whose header this site answered with an update that an entry listed (asynchronous).
     counted: BTreeSet<u32>,
+    /// What this process sent at the first visit.
+    first: Option<Vec<f64>>,
     /// The visit that is being computed.
     training: Option<Training>,
     /// This site's part of the aggregation, where the task has one.
@@ -67,7 +70,10 @@ struct Joined {
 struct Training {
     release: ReleaseId,
     header: Hash,
+    visit: u32,
     form: MessageForm,
+    /// What a sum of the declared units can be.
+    moments: Option<Moments>,
     /// The aggregation's header, accepted.
     accepted: Option<Accepted>,
 }
@@ -134,6 +140,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
                 visit: None,
                 headers: self.headers(&welcome.run),
                 counted: BTreeSet::new(),
+                first: None,
                 training: None,
             };
             self.state = State::Joined(Box::new(joined));
@@ -300,16 +307,22 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     /// See [`SiteError`].
     pub(crate) fn on_trained(&mut self, trained: Trained, rng: &mut impl CryptoRng) -> Result<Outgoing, SiteError> {
         let joined = self.joined()?;
-        let Some(Training { release, header, form, accepted }) = joined.training.take() else {
+        let Some(Training { release, header, visit, form, moments, accepted }) = joined.training.take() else {
             return Err(SiteError::Order("a visit was computed that nobody asked for"));
         };
         let fits = |kind: PayloadKind, coordinates: usize| {
             let fits = (kind, coordinates as u64) == (form.kind, form.coordinates);
             fits.then_some(()).ok_or(SiteError::Order("the update has another form than the task asks for"))
         };
+        let mut first = None;
         let attachment = match (trained.message, &joined.membership, accepted) {
             (Message::Released(released), None, None) => {
                 fits(released.get().kind(), released.get().len())?;
+                let moments = Argument::copy_of(&moments).map_err(|_| SiteError::Order("a shape that cannot be copied"))?;
+                let released = released.map(&moments, within);
+                if let (0, Payload::Lattice(vector)) = (visit, released.get()) {
+                    first = Some(vector.to_f64());
+                }
                 let (claim, key) = self.claim(&release, header);
                 Attachment::new(claim, released, trained.pending, key, |claim, payload, key| message(claim, payload, None, key))
             }
@@ -325,6 +338,9 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
             _ => return Err(SiteError::Order("the update has another trust model than the task asks for")),
         };
         self.ledger.commit(&release, &attachment)?;
+        if first.is_some() {
+            self.joined()?.first = first;
+        }
         Ok(Outgoing { release, attachment })
     }
 
@@ -606,13 +622,18 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
     ) -> Result<Step, SiteError> {
         let State::Joined(joined) = &mut self.state else { return Ok(Step::Wait) };
         // Before it is paid for: nothing can be computed from it.
-        if !lambda.iter().all(|x| x.is_finite()) {
+        if !shape::is_state(&joined.task, visit, lambda) {
             let reason = RefusalReason::Posterior;
             return Ok(Step::Refuse(Box::new(Signed::seal(&Refusal { release, header, reason }, &self.identity.key)), reason));
         }
         let event = joined.task.visit_event(visit).map_err(unfit)?;
         let form = joined.task.message(visit).map_err(unfit)?;
         let fallback = joined.task.visit_fallback(visit).map_err(unfit)?;
+        let at = At { state: lambda, first: joined.first.as_deref() };
+        let moments = match shape::of_site(&joined.task, visit, self.nominal_units, at).map_err(unfit)? {
+            Some(Shape::Moments(moments)) => Some(moments),
+            _ => None,
+        };
         let planned = if self.ledger.awaits_plan(&release.run) {
             let all = 0..joined.task.visits();
             let events = joined.task.visit_events(all.clone()).map_err(unfit)?;
@@ -642,10 +663,25 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
             }
         };
         joined.headers.insert(release.round, header);
-        joined.training = Some(Training { release: release.clone(), header, form, accepted });
+        joined.training = Some(Training { release: release.clone(), header, visit, form, moments, accepted });
         let state = self.ledger.site_state(&release.run)?;
         Ok(Step::Train(Box::new(TrainJob { task: Arc::clone(&joined.task), visit, lambda: Arc::clone(lambda), state, permit })))
     }
+}
+
+/// A noised sum, brought into the shape that a receiver knows of the declared units. Only that of a site with more units than it declared is outside of it.
+///
+/// # Privacy
+/// Post-processing of a released sum by public values: the task and the declared number of units ([`Moments::factor_within`]).
+fn within(moments: &Option<Moments>, payload: Payload) -> Payload {
+    let (Some(moments), Payload::Lattice(vector)) = (moments, &payload) else { return payload };
+    let factor = moments.factor_within(&vector.to_f64());
+    if factor >= 1.0 {
+        return payload;
+    }
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "toward zero, and no longer than it was")]
+    let values = vector.values.iter().map(|value| (*value as f64 * factor) as i64).collect();
+    Payload::Lattice(LatticeVector { values, ..*vector })
 }
 
 /// A task whose numbers this engine cannot compute with.

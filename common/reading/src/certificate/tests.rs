@@ -22,7 +22,7 @@ fn task(privacy: &str) -> ResolvedTask {
 }
 
 fn local() -> ResolvedTask {
-    task("epsilon = 1.0\ntrust = \"local\"")
+    task("epsilon = 1.0\ntrust = \"local\"\nmax_units = 1000000")
 }
 
 /// With as many honest shares as sites, less one.

@@ -27,7 +27,7 @@ scale = 20
 
 fn task(update: &str, privacy: &str) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}\n"
+        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
@@ -136,7 +136,7 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
 
 /// A posterior with covariance: Λ = [2 1; 1 4], whose inverse is [4 −1; −1 2]/7.
 fn full() -> PosteriorDocument {
-    let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n";
+    let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
     PosteriorDocument::new(&task, 0, 1, &[0.1, 0.2, 2.0, 2f64.sqrt(), 4.0], vec![], vec![]).unwrap()
@@ -201,7 +201,7 @@ fn the_effects_are_those_of_the_posterior() {
 /// τ of a noise-aware posterior has a distribution of its own: it is taken as it is stated where it is in order, and all that follows from it is checked.
 #[test]
 fn a_scale_that_is_known_by_itself_is_checked() {
-    let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nmodel.formula = \"died ~ age + (1 | site)\"\nmodel.sites = [\"a\", \"b\"]\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\nepsilon = 2.0\ntrust = \"local\"\n";
+    let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nmodel.formula = \"died ~ age + (1 | site)\"\nmodel.sites = [\"a\", \"b\"]\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\nepsilon = 2.0\ntrust = \"local\"\nmax_units = 1000000\n";
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 2, expected_sites: 2 };
     let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
     let natural = task.prior_natural();
@@ -308,7 +308,7 @@ fn finding_privacy_4_no_ledger_books_more_than_the_statement_says() {
         let text = format!(
             "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
              update = \"natural-gradient\"\nbudget_growth = {growth:?}\n\
-             [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+             [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
         let task = RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap();

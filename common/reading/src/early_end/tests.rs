@@ -11,7 +11,7 @@ fn try_task(pvi: &str, privacy: &str) -> Result<ResolvedTask, TaskError> {
     let approximation = if pvi.contains("vips") { "full-covariance" } else { "mean-field" };
     let text = format!(
         "model.family = \"logistic-regression\"\nmodel.approximation = \"{approximation}\"\nschema.file = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n\
-         delta = 1e-5\ntrust = \"local\"\n{privacy}\n"
+         delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text)?.resolve(SCHEMA, context)

@@ -28,7 +28,7 @@ pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
 pub(super) fn word(agreement: &Agreement) -> &'static str {
     let Agreement::Tested(tested) = agreement else { return "" };
     let any = |verdict| tested.sites.iter().any(|site| site.verdict == verdict);
-    match (any(Verdict::Differs), any(Verdict::Agrees)) {
+    match (any(Verdict::Differs) || any(Verdict::Impossible), any(Verdict::Agrees)) {
         (true, _) => "<span class=\"warn\">No.</span> ",
         (false, true) => "<span class=\"good\">No difference was found.</span> ",
         (false, false) => "",
@@ -37,7 +37,7 @@ pub(super) fn word(agreement: &Agreement) -> &'static str {
 
 /// The test of a site that could be tested.
 fn comparison(site: &SiteAgreement) -> Option<&Comparison> {
-    site.comparison.as_ref().filter(|_| site.verdict != Verdict::NotTested)
+    site.comparison.as_ref().filter(|_| matches!(site.verdict, Verdict::Agrees | Verdict::Differs))
 }
 
 fn picture(html: &mut String, tested: &Tested) {
@@ -51,7 +51,8 @@ fn picture(html: &mut String, tested: &Tested) {
             let found = comparison(site).map(|comparison| comparison.p_adjusted);
             let full = if site.verdict == Verdict::Differs { Full::Yes } else { Full::No };
             let mark = found.map(|p| Mark::Interval { centre: at(p), inner: None, outer: None, full });
-            Row { name: site.site.as_str(), mark, values: vec![found.map_or_else(|| "not tested".into(), probability)] }
+            let none = if site.verdict == Verdict::Impossible { "impossible" } else { "not tested" };
+            Row { name: site.site.as_str(), mark, values: vec![found.map_or_else(|| none.into(), probability)] }
         })
         .collect();
     let note = format!(

@@ -24,7 +24,7 @@ pub(crate) fn pages() -> Vec<(String, String)> {
     vec![("usual".into(), usual()), ("crowded".into(), crowded()), ("curved".into(), curved()), ("classes".into(), classes())]
 }
 
-const LOCAL: &str = "epsilon = 1.0\ntrust = \"local\"";
+const LOCAL: &str = "epsilon = 1.0\ntrust = \"local\"\nmax_units = 1000000";
 
 /// The sample's own schema and task, three hospitals.
 pub(crate) fn usual() -> String {
@@ -43,7 +43,7 @@ pub(crate) fn aggregated() -> String {
 
 /// The same without protection.
 pub(crate) fn unprotected() -> String {
-    hospitals("update = \"pvi\"", "trust = \"local\"", Aware::No)
+    hospitals("update = \"pvi\"", "trust = \"local\"\nmax_units = 1000000", Aware::No)
 }
 
 /// A run that left no distribution.

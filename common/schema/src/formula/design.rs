@@ -481,6 +481,16 @@ impl Design {
         })
     }
 
+    /// The least and the greatest that [`offset`](Self::offset) can be.
+    #[must_use]
+    pub fn offset_range(&self) -> (f64, f64) {
+        let sum = |(low, high): (f64, f64), offset: &Offset| {
+            let (a, b) = offset.map.ends();
+            (low + a, high + b)
+        };
+        self.offsets.iter().fold((0.0, 0.0), sum)
+    }
+
     /// What a record adds to its predictor without a coefficient.
     #[must_use]
     pub fn offset(&self, record: &Record<'_>) -> f64 {

@@ -246,7 +246,7 @@ pub(super) fn resolve(model: &ModelSection, update: &UpdateSection, relation: Re
     }
     let relation = if relation == Relation::AddRemove { "add-remove" } else { "replace-one" };
     let (trust, aggregation) = match trust {
-        Trust::Local => ("local", ""),
+        Trust::Local => ("local", "max_units = 64\n"),
         Trust::Aggregated => ("aggregated", "[aggregation]\nmax_units = 64\ncolluders = 1\n"),
     };
     let epsilon = if kind == "pvi" { String::new() } else { format!("epsilon = {EPSILON:?}\n") };

@@ -24,6 +24,7 @@ adjacency = "replace-one"
 epsilon = 4.0
 delta = 1e-5
 trust = "local"
+max_units = 1000000
 
 [data]
 files = ["hospital-1.csv", "hospital-2.csv", "hospital-3.csv"]

@@ -49,10 +49,12 @@ impl Scenario {
 
     fn task(self) -> ResolvedTask {
         let (pvi, aggregation) = match self {
-            Self::Sequential => ("schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"\nsteps = 2\nexpected_sites = 4", ""),
-            Self::Synchronous => ("schedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"", ""),
+            Self::Sequential => {
+                ("schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"\nsteps = 2\nexpected_sites = 4", "max_units = 50\n")
+            }
+            Self::Synchronous => ("schedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"", "max_units = 50\n"),
             Self::Asynchronous => {
-                ("schedule = \"asynchronous\"\nsweeps = 3\nmax_staleness = 2\nupdate = \"dp-optimisation\"\nsteps = 2", "")
+                ("schedule = \"asynchronous\"\nsweeps = 3\nmax_staleness = 2\nupdate = \"dp-optimisation\"\nsteps = 2", "max_units = 50\n")
             }
             Self::Aggregated => (
                 "schedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"",

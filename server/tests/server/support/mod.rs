@@ -124,7 +124,7 @@ impl Fed {
         let task = format!(
             "name = \"a test\"\n[model]\nfamily = \"logistic-regression\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n\
              [pvi]\nschedule = \"synchronous\"\nrounds = {}\ndamping = 0.1\nupdate = \"pvi\"\n\
-             [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n",
+             [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             plan.rounds
         );
         std::fs::write(self.path("task.toml"), task).unwrap();

@@ -211,7 +211,7 @@ fn task(node: &Node<'_>, sites: &[String]) -> Result<ResolvedTask, String> {
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\nformula = {formula:?}\nsites = {sites:?}\n\
          [schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"\nweighted = false\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "vectors", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     let schema = schema_text(&node.get("columns")?, label(formula))?;

@@ -16,7 +16,7 @@ use crate::federation::{table, table_of};
 use crate::read::{FIXED_POINT, Node, Outcome};
 
 fn piecewise(node: &Node<'_>) -> Result<SurvivalRegression, String> {
-    Ok(SurvivalRegression { cuts: node.at("cuts")?, baseline_mean: 0.0, baseline_scale: 1.0 })
+    Ok(SurvivalRegression { cuts: node.at("cuts")?, baseline_mean: 0.0, baseline_scale: 1.0, least_exposure: 0.5 })
 }
 
 fn shape(node: &Node<'_>) -> Result<WeibullRegression, String> {

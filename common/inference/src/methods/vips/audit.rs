@@ -24,7 +24,7 @@ const DELTA: f64 = 1e-5;
 fn task(model: &str, options: &str, schema: &str) -> ResolvedTask {
     let text = format!(
         "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {VISITS}\nupdate = \"vips\"\n{options}\n[privacy]\n\
-         unit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {EPSILON:?}\ndelta = {DELTA:?}\ntrust = \"local\"\n"
+         unit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {EPSILON:?}\ndelta = {DELTA:?}\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "audit", update_deadline_seconds: 60, min_sites: 1, expected_sites: 1 };
     RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()

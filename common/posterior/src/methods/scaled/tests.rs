@@ -9,7 +9,7 @@ pub(super) fn task(approximation: &str, update: &str, formula: &str) -> Result<R
     let private = update != "pvi";
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"{approximation}\"\nformula = \"{formula}\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\n\
-         rounds = 4\nupdate = \"{update}\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{}delta = 1e-5\ntrust = \"local\"\n",
+         rounds = 4\nupdate = \"{update}\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{}delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
         if private { "epsilon = 1.0\n" } else { "" }
     );
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };

@@ -17,7 +17,7 @@ const IMAGES: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 300\nheig
 
 fn text(model: &str, pvi: &str, privacy: &str) -> String {
     format!(
-        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}\n[privacy]\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{privacy}\n"
+        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}\n[privacy]\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     )
 }
 

@@ -13,7 +13,7 @@ fn spec() -> DpOptimisationSpec {
                   [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
     let task = "[model]\nfamily = \"logistic-regression\"\napproximation = \"mean-field\"\n[schema]\nfile = \"s\"\n\
                 [pvi]\nupdate = \"dp-optimisation\"\nschedule = \"synchronous\"\nrounds = 3\nsteps = 4\n\
-                [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n";
+                [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     let task = RawTask::parse(task).unwrap().resolve(schema, context).unwrap();
     let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("another update") };

@@ -14,7 +14,7 @@ fn task(options: &str, approximation: &str) -> Result<ResolvedTask, TaskError> {
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 6\nupdate = \"natural-gradient\"\n{options}\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text)?.resolve(SCHEMA, context)

@@ -16,7 +16,7 @@ fn task(approximation: &str, preconditioner: &str) -> ResolvedTask {
     let text = format!(
         "model.family = \"linear-regression\"\nmodel.noise_sd = 1.0\nmodel.approximation = \"{approximation}\"\nschema.file = \"s\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"\nresidual_bound = 5.0\ncurvature_bound = 1.0\n{preconditioner}\n\
-         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\ndelta = 1e-5\nepsilon = 10.0\ntrust = \"local\"\n"
+         [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\ndelta = 1e-5\nepsilon = 10.0\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()

@@ -29,7 +29,7 @@ fn schema(label: &str, intercept: bool) -> String {
 fn resolve(model: &str, label: &str, intercept: bool, pvi: &str, epsilon: Option<f64>) -> Result<ResolvedTask, String> {
     let epsilon = epsilon.map(|e| format!("epsilon = {e:?}\n")).unwrap_or_default();
     let text = format!(
-        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 6\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\n"
+        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 6\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };
     RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(label, intercept), context).map_err(|e| e.to_string())
@@ -84,7 +84,7 @@ fn sites_may_be_what_is_protected() {
     let probit = "family = \"probit-regression\"";
     let sites = |pvi: &str, unit: &str| {
         let text = format!(
-            "[model]\n{probit}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 6\n{pvi}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\nepsilon = 2.0\ndelta = 1e-5\ntrust = \"local\"\n"
+            "[model]\n{probit}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 6\n{pvi}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\nepsilon = 2.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
         RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(CLASS, true), context).map_err(|e| e.to_string())

@@ -15,7 +15,7 @@ fn task(update: &str, options: &str, unit: &str) -> Result<ResolvedTask, TaskErr
     let text = format!(
         "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = \"{update}\"\n{options}\n\
-         [privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+         [privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text)?.resolve(SCHEMA, context)
@@ -84,7 +84,7 @@ fn finding_privacy_8_a_site_is_exchanged_and_never_absent() {
     for update in ["client-level", "sep", "ep"] {
         let text = format!(
             "[model]\nfamily = \"probit-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
-             update = \"{update}\"\n[privacy]\nunit = \"site\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+             update = \"{update}\"\n[privacy]\nunit = \"site\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
         let refused = RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap_err().to_string();
@@ -99,7 +99,7 @@ fn finding_privacy_7_shards_of_persons_by_position_are_refused() {
     let with = |update: &str, adjacency: &str, unit: &str| {
         let text = format!(
             "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = {update}\n\
-             [privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\n"
+             [privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let schema = if unit == "person" { format!("unit_column = \"who\"\n{SCHEMA}") } else { SCHEMA.to_owned() };
         let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };

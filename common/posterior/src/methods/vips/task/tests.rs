@@ -24,7 +24,7 @@ const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword
 fn task(model: &str, pvi: &str, epsilon: f64, schema: &str) -> Result<ResolvedTask, TaskError> {
     let text = format!(
         "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nupdate = \"vips\"\n{pvi}\n[privacy]\nunit = \"record\"\n\
-         adjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"local\"\n"
+         adjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(schema, context)
