@@ -20,7 +20,7 @@ use rand_core::CryptoRng;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::commands::{budget, check, contrast, data, ledger, personalise, plan, predict};
+use crate::commands::{budget, check, contrast, data, forget, ledger, personalise, plan, predict};
 use crate::config::{self, Config};
 use crate::error::{ClientError, Result};
 use crate::observe::{Bar, RunObserver};
@@ -100,6 +100,14 @@ enum Command {
     Approve {
         /// Hash of the task or charter, with or without `sha256:`. Its first 32 digits or more are enough for one that this site was shown.
         hash: String,
+    },
+    /// Give up a task's run that will not go on: renounces the visits that it has not released, and removes what this site kept of it.
+    Forget {
+        /// Hash of the task, with or without `sha256:`; of an open run its first 8 digits are enough.
+        task: String,
+        /// Only the run with this number.
+        #[arg(long)]
+        run: Option<u32>,
     },
     /// Look at the data set, and confirm what was seen; nothing leaves.
     #[command(subcommand)]
@@ -367,6 +375,10 @@ fn execute<S: ChargeStore + 'static>(
             approvals::record(&config.site.state, &hash)?;
             output.object(|| json!({"approved": hash.to_string()}), || format!("approved {hash}"));
             Ok(())
+        }
+        Command::Forget { task, run } => {
+            let config = Config::load(file)?;
+            blocking_on(|| async { forget::forget(&config, &task, run, output) })
         }
         Command::Data(DataCommand::Inspect { schema, formula, site, no_intercept }) => {
             let design = formula.map(|formula| DesignSpec { without_intercept: no_intercept, ..DesignSpec::of(formula, site) });

@@ -174,6 +174,19 @@ fn place(folder: &Path, data: &str, run: &RunId) -> PathBuf {
     folder.join(format!("history-{data}-{}-{}", &run.task.to_string()[..16], run.number))
 }
 
+/// Removes what was kept of a run that was given up; nothing where nothing was kept. Returns whether something was.
+///
+/// # Errors
+/// The file is there and cannot be removed.
+pub fn remove(folder: &Path, data: &str, run: &RunId) -> Result<bool> {
+    let path = place(folder, data, run);
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e))),
+    }
+}
+
 /// A file that is written.
 struct Keeper {
     path: PathBuf,

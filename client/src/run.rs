@@ -92,6 +92,7 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
         .await
         .map_err(|e| ClientError::from(e).at_server(&config.site.server()))?;
     check_books(&participant);
+    give_back(&mut participant);
     trainer.leave()?;
     Ok(outcome)
 }
@@ -103,6 +104,22 @@ fn check_books<S: ChargeStore>(participant: &Participant<S, SigningKey>) {
             "the ledger and the privacy statement of this run differ ({problem}): keep both files, start no further run on this data set, compare \
              `dp-pvi-client ledger export` with the task (`dp-pvi-client plan`), and report it"
         );
+    }
+}
+
+/// The run is over: what its plan has left will never be released, and what that cost comes back where a theorem allows it.
+fn give_back<S: ChargeStore>(participant: &mut Participant<S, SigningKey>) {
+    match participant.renounce() {
+        Ok(None) => {}
+        Ok(Some((before, after))) if after < before => {
+            tracing::info!(
+                "the run ended before all of its visits: those that were never released gave back what they cost, and {after:.4} of the budget is spent in place of {before:.4}"
+            );
+        }
+        Ok(Some(_)) => tracing::info!("the run ended before all of its visits; no part of their price can come back"),
+        Err(error) => {
+            tracing::warn!(%error, "the run ended before all of its visits, and that they are renounced could not be written: `dp-pvi-client forget` does it later")
+        }
     }
 }
 

@@ -155,7 +155,7 @@ impl Snapshot {
     pub fn load(config: &Config, identity: &SigningKey) -> Result<Self> {
         let schema = LocalSchema::read(&config.data.schema)?;
         let slots = config.data.private.as_ref().map(|private| private.nominal_units);
-        let file = config.site.state.join(format!("records-{}.json", config.data.name));
+        let file = place(config);
         let (files, kept, origin) = records(config, schema.schema(), &file)?;
         let source = Source {
             files,
@@ -197,8 +197,7 @@ impl Snapshot {
             None => Ok(snapshot),
             Some((run, _)) => Err(ClientError::Data(format!(
                 "the records are not those with which this site joined {run}, and what it keeps of that run would not fit them. Put the files back as \
-                 they were; or, if that run is over or given up, take its entry out of {} and start again",
-                snapshot.file.display()
+                 they were; or, if that run is over or given up, say `dp-pvi-client forget` with the task's hash, and start again"
             ).into())),
         }
     }
@@ -365,26 +364,7 @@ impl Snapshot {
     /// # Errors
     /// [`ClientError::Unavailable`].
     pub fn leave(&self, run: &RunId) -> Result<()> {
-        let mut joined = joined(&self.file)?;
-        let Some(fingerprint) = joined.runs.remove(&name(run)) else { return Ok(()) };
-        let kept = self::joined(&self.ended()).and_then(|mut ended| {
-            ended.runs.insert(name(run), fingerprint);
-            self.keep_in(&self.ended(), &ended)
-        });
-        if let Err(error) = kept {
-            // The run itself needs it no more.
-            tracing::warn!(%error, "a personal posterior of this run will not notice if its records are changed");
-        }
-        if !joined.runs.is_empty() {
-            return self.keep(&joined);
-        }
-        if let Some(kept) = &self.source.kept {
-            kept.remove()?;
-        }
-        match fs::remove_file(&self.file) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(self.unavailable(&e.to_string())),
-            _ => Ok(()),
-        }
+        leave(&self.file, run, self.source.kept.as_ref())
     }
 
     /// Whether these are the records with which this site took part in a run. A personal posterior takes out what was released of those, and puts the likelihood of these in:
@@ -414,32 +394,83 @@ impl Snapshot {
 
     /// The same file for runs that are over.
     fn ended(&self) -> PathBuf {
-        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
-        self.file.with_file_name(format!("ended-{name}"))
+        ended(&self.file)
     }
 
     fn keep(&self, joined: &Joined) -> Result<()> {
-        self.keep_in(&self.file, joined)
+        keep_in(&self.file, joined)
     }
+}
 
-    fn keep_in(&self, place: &Path, joined: &Joined) -> Result<()> {
-        let text = serde_json::to_string(joined).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-        let folder = place.parent().unwrap_or(Path::new("."));
-        let fresh = place.with_extension("json.new");
-        let write = || {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-            writeln!(file, "{text}")?;
-            file.sync_all()?;
-            fs::rename(&fresh, place)?;
-            fs::File::open(folder)?.sync_all()
-        };
-        write().map_err(|e: std::io::Error| unavailable(place, &e.to_string()))
-    }
+/// The runs that the state folder says this site is in with this data set.
+///
+/// # Errors
+/// [`ClientError::Unavailable`].
+pub fn open_runs(config: &Config) -> Result<Vec<RunId>> {
+    Ok(joined(&place(config))?.runs.keys().filter_map(|text| run_of(text)).collect())
+}
 
-    fn unavailable(&self, problem: &str) -> ClientError {
-        unavailable(&self.file, problem)
+/// A run was given up: this site is in it no more, and keeps its fingerprint as that of a run that is over. Rows of a query go with the last run.
+///
+/// # Errors
+/// [`ClientError::Unavailable`].
+pub fn give_up(config: &Config, run: &RunId) -> Result<()> {
+    let kept = config.data.database.as_ref().map(|_| Kept::of(&config.site.state, &config.data.name));
+    leave(&place(config), run, kept.as_ref())
+}
+
+/// Which file says which runs this site is in.
+fn place(config: &Config) -> PathBuf {
+    config.site.state.join(format!("records-{}.json", config.data.name))
+}
+
+/// The run that [`name`] names.
+fn run_of(text: &str) -> Option<RunId> {
+    let (number, task) = text.strip_prefix("run ")?.split_once(" of task ")?;
+    Some(RunId { task: task.parse().ok()?, number: number.parse().ok()? })
+}
+
+fn leave(file: &Path, run: &RunId, rows: Option<&Kept>) -> Result<()> {
+    let mut joined = joined(file)?;
+    let Some(fingerprint) = joined.runs.remove(&name(run)) else { return Ok(()) };
+    let kept = self::joined(&ended(file)).and_then(|mut known| {
+        known.runs.insert(name(run), fingerprint);
+        keep_in(&ended(file), &known)
+    });
+    if let Err(error) = kept {
+        // The run itself needs it no more.
+        tracing::warn!(%error, "a personal posterior of this run will not notice if its records are changed");
     }
+    if !joined.runs.is_empty() {
+        return keep_in(file, &joined);
+    }
+    if let Some(rows) = rows {
+        rows.remove()?;
+    }
+    match fs::remove_file(file) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(unavailable(file, &e.to_string())),
+        _ => Ok(()),
+    }
+}
+
+fn ended(file: &Path) -> PathBuf {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    file.with_file_name(format!("ended-{name}"))
+}
+
+fn keep_in(place: &Path, joined: &Joined) -> Result<()> {
+    let text = serde_json::to_string(joined).map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    let folder = place.parent().unwrap_or(Path::new("."));
+    let fresh = place.with_extension("json.new");
+    let write = || {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        writeln!(file, "{text}")?;
+        file.sync_all()?;
+        fs::rename(&fresh, place)?;
+        fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(|e: std::io::Error| unavailable(place, &e.to_string()))
 }
 
 /// Rows that were kept and that no run needs are not left on the disk.
@@ -509,9 +540,8 @@ fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFil
     let rows = match joined(file)?.runs.keys().next() {
         Some(run) => kept.rows()?.inspect(|_| {
             tracing::warn!(
-                "this site is in {run}: its records are those that were kept for it, not those in the database today. If that run is over or given up, take its \
-                 entry out of {} and start again",
-                file.display()
+                "this site is in {run}: its records are those that were kept for it, not those in the database today. If that run is over or given up, say \
+                 `dp-pvi-client forget` with the task's hash, and start again"
             );
         }),
         None => None,

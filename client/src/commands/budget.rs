@@ -1,9 +1,10 @@
 //! `budget show | freeze | history`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use dp_pvi_accounting::PrivacyLoss;
+use dp_pvi_privacy::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, ReleaseState, RowBody};
 use serde_json::{Value, json};
 
@@ -29,6 +30,8 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
     let per_run: Vec<_> =
         runs.iter().map(|run| (run, charges.iter().filter(|(release, _)| release.run == *run).count(), ledger.losses_in(run))).collect();
     let (fallback, cap) = (ledger.losses().fallback, ledger.fallback_cap());
+    let back = given_back(&ledger)?;
+    let back_of = |run: &RunId| back.get(run).copied();
     // Without aggregated runs both losses are one.
     let differs = fallback.epsilon > spent.epsilon;
     output.object(
@@ -56,6 +59,8 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
                     "releases": releases,
                     "epsilon": json_number(losses.joint.epsilon.get()),
                     "epsilon_fallback": json_number(losses.fallback.epsilon.get()),
+                    "renounced": back_of(run).is_some(),
+                    "epsilon_given_back": json_number(back_of(run).unwrap_or(0.0)),
                 })).collect::<Vec<_>>(),
             })
         },
@@ -85,7 +90,13 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
             for (run, releases, losses) in &per_run {
                 let (joint, fallback) = (losses.joint.epsilon, losses.fallback.epsilon);
                 let _ = write!(text, "  task {} run {}: {releases} releases, epsilon {}", run.task, run.number, epsilon(joint.get()));
-                let _ = if fallback > joint { writeln!(text, " (at worst {})", epsilon(fallback.get())) } else { writeln!(text) };
+                if fallback > joint {
+                    let _ = write!(text, " (at worst {})", epsilon(fallback.get()));
+                }
+                let _ = match back_of(run) {
+                    Some(back) => writeln!(text, "; the rest of its visits was renounced, and {} of what is spent came back", epsilon(back)),
+                    None => writeln!(text),
+                };
             }
             if !left.is_finite() || left > 0.0 {
                 let _ = write!(text, "left   epsilon {left:.4} by plain subtraction; what a run would really add: `dp-pvi-client plan`");
@@ -99,6 +110,23 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
         },
     );
     Ok(())
+}
+
+/// Runs whose visits were renounced, and by how much that lowered what is spent.
+fn given_back(ledger: &ledger::LedgerView) -> Result<BTreeMap<RunId, f64>> {
+    let mut back = BTreeMap::new();
+    if !ledger.rows().iter().any(|(row, _)| matches!(row.body, RowBody::Renounced { .. })) {
+        return Ok(back);
+    }
+    let mut before = 0.0;
+    for ((row, _), loss) in ledger.rows().iter().zip(ledger.readings()?) {
+        let now = loss.epsilon.get();
+        if let RowBody::Renounced { run } = &row.body {
+            *back.entry(*run).or_insert(0.0) += if now < before { before - now } else { 0.0 };
+        }
+        before = now;
+    }
+    Ok(back)
 }
 
 /// Freezes the data set or opens it again: a row in the ledger, so a running client has to be stopped first.

@@ -476,6 +476,7 @@ fn row_text(row: &Row) -> String {
         RowBody::Frozen(FreezeState::Open) => "opened".to_owned(),
         RowBody::Units(words) => format!("a unit is {words}"),
         RowBody::Restored => "put back from a copy: plans before it have no visit left".to_owned(),
+        RowBody::Renounced { run } => of_run("renounced: what is left of", run),
     }
 }
 
@@ -527,6 +528,7 @@ fn row_json(row: &Row, hash: Hash) -> Value {
         RowBody::Settled { release, included, factor } => {
             ("settled", Some(release), json!({"included": included, "factor": factor.to_string()}))
         }
+        RowBody::Renounced { run } => ("renounced", None, json!({"task": run.task.to_string(), "run": run.number})),
         RowBody::Frozen(state) => ("frozen", None, json!({"state": format!("{state:?}").to_lowercase()})),
         RowBody::Units(words) => ("units", None, json!({"unit": words})),
         RowBody::Restored => ("restored", None, json!({})),

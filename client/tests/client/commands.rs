@@ -209,7 +209,7 @@ fn finding_privacy_9_files_that_were_edited_in_a_run_are_noticed_before_the_hell
     for changed in [records.replace("40", "41"), records.replace("35,no\n", ""), records.replace("40,no\n50,no", "50,no\n40,no")] {
         write(&site.path("cohort.csv"), changed);
         let message = site.run(&["run"]).expect(10, "not those with which this site joined run 1").stderr;
-        assert!(message.contains("state/records-lung-2024.json"), "{message}");
+        assert!(message.contains("`dp-pvi-client forget`") && message.contains(&crate::common::run().task.to_string()), "{message}");
     }
     // What is kept says nothing about the records to who has not the key: with another one it is another.
     let other = Snapshot::load(&config, &generate_identity().unwrap()).err().unwrap();

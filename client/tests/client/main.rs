@@ -5,6 +5,7 @@ mod commands;
 mod common;
 mod config;
 mod contrast;
+mod forget;
 mod ledger;
 mod output;
 mod plan;

@@ -13,30 +13,34 @@ const DECADES: (f64, f64) = (-14.0, -1.0);
 /// The curves as CSV: which one, where, and what it is there between its bounds.
 ///
 /// `epsilon` is ε at δ = x and `delta` is δ at ε = x, for ε up to half as much again as at `at`. `false-negative-rate` is the smallest of any attack with a
-/// false positive rate of x; its upper bound is that of an attack that guesses.
+/// false positive rate of x; its upper bound is that of an attack that guesses. An estimate that says nothing is left out.
 pub(super) fn table(plan: &Plan, at: Delta) -> String {
     let mut text = "curve,x,lower,estimate,upper\n".to_owned();
-    let mut row = |curve: &str, x: f64, Interval { lower, estimate, upper }: Interval| {
+    let mut row = |curve: &str, x: f64, Interval { lower, upper, .. }: Interval, estimate: Option<f64>| {
+        let estimate = estimate.map_or_else(String::new, |estimate| format!("{estimate:?}"));
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{curve},{x:?},{lower:?},{estimate:?},{upper:?}");
+        let _ = writeln!(text, "{curve},{x:?},{lower:?},{estimate},{upper:?}");
     };
     let (first, last) = DECADES;
     for i in 0..POINTS {
         let delta = 10f64.powf(first + (last - first) * f64::from(i) / f64::from(POINTS - 1));
         if let Ok(at) = Delta::new(delta) {
-            row("epsilon", delta, plan.epsilon(at));
+            let interval = plan.epsilon(at);
+            row("epsilon", delta, interval, interval.known_estimate());
         }
     }
-    let end = plan.epsilon_estimate(at).max(1e-3) * 1.5;
+    let end = Some(plan.epsilon_estimate(at)).filter(|end| end.is_finite()).unwrap_or(1.0).max(1e-3) * 1.5;
     for i in 0..=POINTS {
         let epsilon = end * f64::from(i) / f64::from(POINTS);
         if let Ok(at) = Epsilon::new(epsilon) {
-            row("delta", epsilon, plan.delta(at));
+            let interval = plan.delta(at);
+            row("delta", epsilon, interval, interval.known_estimate());
         }
     }
     for (rate, missed) in plan.trade_off(POINTS) {
         let least = 1.0 - plan.true_positive_rate(rate);
-        row("false-negative-rate", rate, Interval { lower: least, estimate: missed.max(least), upper: 1.0 - rate });
+        let estimate = missed.max(least);
+        row("false-negative-rate", rate, Interval { lower: least, estimate, upper: 1.0 - rate }, Some(estimate));
     }
     text
 }

@@ -5,6 +5,7 @@
 
 mod certificate;
 mod curves;
+mod patience;
 mod plan;
 mod plot;
 mod queries;
@@ -16,13 +17,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use dp_pvi_accounting::exchange::{self, EventsError};
-use dp_pvi_accounting::unit::{InvalidUnit, rounded_up};
-use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Plan, Relation};
+use dp_pvi_accounting::unit::{InvalidUnit, rounded_down, rounded_up};
+use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Interval, Plan, Relation};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
+use self::patience::patiently;
 pub use self::plot::PlotError;
-use self::queries::{Answer, QueryError};
+use self::queries::{Answer, Answers, QueryError};
 use self::steps::{Calibrated, Steps};
 pub use self::worth::{Sizes, draw};
 
@@ -32,10 +34,10 @@ pub enum Question {
     /// Says what steps cost: ε(δ) between certified bounds, or answers a table of questions.
     Account {
         /// Noise standard deviation over the clipping norm.
-        #[arg(long, required_unless_present_any = ["queries", "events"])]
+        #[arg(long, required_unless_present_any = ["queries", "events"], allow_hyphen_values = true)]
         sigma: Option<f64>,
         /// Number of steps.
-        #[arg(long, required_unless_present_any = ["queries", "events"])]
+        #[arg(long, required_unless_present_any = ["queries", "events"], value_parser = steps::whole, allow_hyphen_values = true)]
         steps: Option<u64>,
         /// What a step is.
         #[command(flatten)]
@@ -59,13 +61,13 @@ pub enum Question {
     /// Finds what is not given for a target ε: the smallest sigma, the most steps, or the highest Poisson rate; on the safe side.
     Calibrate {
         /// ε that must not be exceeded.
-        #[arg(long)]
+        #[arg(long, allow_hyphen_values = true)]
         epsilon: f64,
         /// Noise standard deviation over the clipping norm.
-        #[arg(long)]
+        #[arg(long, allow_hyphen_values = true)]
         sigma: Option<f64>,
         /// Number of steps.
-        #[arg(long)]
+        #[arg(long, value_parser = steps::whole, allow_hyphen_values = true)]
         steps: Option<u64>,
         /// What a step is.
         #[command(flatten)]
@@ -76,10 +78,10 @@ pub enum Question {
         /// The resolved task (`dp-pvi-server check -o FILE` writes it).
         task: PathBuf,
         /// A site's budget.
-        #[arg(long)]
+        #[arg(long, allow_hyphen_values = true)]
         epsilon: Option<f64>,
         /// At this δ instead of the task's.
-        #[arg(long, requires = "epsilon")]
+        #[arg(long, requires = "epsilon", allow_hyphen_values = true)]
         delta: Option<f64>,
         /// Visits of this task that the site's ledger has booked already, in as few runs as possible.
         #[arg(long, default_value_t = 0, requires = "epsilon")]
@@ -174,26 +176,30 @@ impl Question {
     /// What is wrong with the question, or with a file that it names.
     pub fn answer(&self, out: &mut dyn Write, json: bool) -> Result<(), AccountError> {
         let mut print = Printer { out, json };
+        patiently(|row| self.answered(&mut print, row))
+    }
+
+    fn answered(&self, print: &mut Printer<'_>, row: &patience::Row) -> Result<(), AccountError> {
         match self {
-            Self::Account { queries: Some(file), .. } => answer(file, &mut print),
+            Self::Account { queries: Some(file), .. } => answer(file, print, row),
             Self::Account { events: Some(file), how, plot, curves, certificate, .. } => {
                 let all = exchange::read_plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
                 let rounds = |_: Delta| Ok(Vec::new());
-                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
+                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), print)?;
                 write_curves(curves.as_deref(), &all, how.delta)?;
-                certify(certificate.as_deref(), &all, how.delta, &mut print)
+                certify(certificate.as_deref(), &all, how.delta, print)
             }
             Self::Account { sigma, steps, how, plot, curves, certificate, .. } => {
                 let (sigma, steps) = sigma.zip(*steps).ok_or(AccountError::Usage("give --sigma and --steps"))?;
                 let rounds = |delta: Delta| over_steps(how, sigma, steps, delta);
                 let all = how.plan(sigma, steps)?;
-                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), &mut print)?;
+                cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), print)?;
                 write_curves(curves.as_deref(), &all, how.delta)?;
-                certify(certificate.as_deref(), &all, how.delta, &mut print)
+                certify(certificate.as_deref(), &all, how.delta, print)
             }
-            Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, &mut print),
+            Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, print),
             Self::Plan { task, epsilon, delta, booked, sizes, output } => {
-                plan((task, sizes, output.as_deref()), *epsilon, *delta, *booked, &mut print)
+                plan((task, sizes, output.as_deref()), *epsilon, *delta, *booked, print)
             }
         }
     }
@@ -231,12 +237,14 @@ fn read(file: &Path) -> Result<Vec<u8>, AccountError> {
     std::fs::read(file).map_err(|error| AccountError::Read { path: file.to_owned(), error })
 }
 
-fn answer(file: &Path, print: &mut Printer<'_>) -> Result<(), AccountError> {
-    let mut refused = 0;
-    for row in queries::rows(&String::from_utf8_lossy(&read(file)?))? {
+fn answer(file: &Path, print: &mut Printer<'_>, at: &patience::Row) -> Result<(), AccountError> {
+    let (mut refused, mut answers) = (0, Answers::default());
+    let rows = queries::rows(&String::from_utf8_lossy(&read(file)?))?;
+    for (number, row) in (1..).zip(&rows) {
+        at.is(number, rows.len());
         #[allow(clippy::disallowed_methods, reason = "the time an answer takes is part of the output")]
         let start = std::time::Instant::now();
-        match queries::answer(&row) {
+        match answers.answer(row) {
             Ok(answer) => print.json(&AnswerLine { id: &row["id"], answer, seconds: start.elapsed().as_secs_f64() })?,
             Err(error) => {
                 refused += 1;
@@ -260,13 +268,7 @@ fn cost(
     if print.json {
         print.json(&result)?;
     } else {
-        let interval = result.epsilon;
-        writeln!(
-            print.out,
-            "epsilon at delta {delta:e}: at most {} (certified); the accounted pair's own value is about {:.6}",
-            rounded_up(interval.upper, 6),
-            interval.estimate
-        )?;
+        writeln!(print.out, "epsilon at delta {delta:e}: {}", said(result.epsilon))?;
         writeln!(print.out, "attack advantage: at most {}", rounded_up(result.advantage.upper, 4))?;
         for (false_positives, true_positives) in result.true_positive_rate {
             let at_most = rounded_up(true_positives, 4);
@@ -278,6 +280,22 @@ fn cost(
         plot::plot(file, plan, at, &rounds(at)?)?;
     }
     Ok(())
+}
+
+/// A certified interval as a sentence goes on.
+fn said(epsilon: Interval) -> String {
+    let Interval { lower, upper, .. } = epsilon;
+    let (below, above) = (rounded_down(lower, 6), rounded_up(upper, 6));
+    match epsilon.known_estimate() {
+        Some(estimate) => format!("at most {above} (certified); the accounted pair's own value is about {estimate:.6}"),
+        None if lower.is_infinite() => {
+            "infinite: with more probability than this delta nothing is protected, and no epsilon is enough (certified)".to_owned()
+        }
+        None if upper.is_infinite() => format!("at least {below} (certified); no upper bound is within reach of the numbers here"),
+        None => {
+            format!("at most {above} and at least {below} (both certified); no estimate between them is within reach of the numbers here")
+        }
+    }
 }
 
 fn write_curves(file: Option<&Path>, plan: &Plan, delta: f64) -> Result<(), AccountError> {
@@ -375,4 +393,76 @@ fn plan(
         print.out.write_all(prospect.text().as_bytes())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use clap::Parser;
+    use dp_pvi_accounting::{Mechanism, Neighbours, Phase, Sampling};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(subcommand)]
+        question: Question,
+    }
+
+    fn asked(line: &str) -> Result<String, String> {
+        let program = Program::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
+        let mut out = Vec::new();
+        program.question.answer(&mut out, false).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    /// A number that is wrong is spoken of by its name, not as a flag that nobody knows.
+    #[test]
+    fn finding_bugs_10_messages_speak_of_the_number() {
+        for (line, word) in [
+            ("p account --sigma -1 --steps 1 --relation add-remove --sampling none", "sigma"),
+            ("p account --sigma 1 --steps -3 --relation add-remove --sampling none", "whole number"),
+            ("p account --sigma 1 --steps 1.5 --relation add-remove --sampling none", "whole number"),
+            ("p account --sigma 1 --steps 1 --q -0.1 --relation add-remove --sampling poisson", "sampling rate"),
+            ("p account --sigma 1 --steps 1 --delta -1e-5 --relation add-remove --sampling none", "delta"),
+            ("p account --sigma 1 --steps 10 --batches -2 --relation add-remove --sampling random-allocation", "whole number"),
+            ("p account --sigma inf --steps 1 --relation add-remove --sampling none", "sigma"),
+            ("p calibrate --epsilon inf --steps 100 --q 0.1 --relation add-remove --sampling poisson", "finite number above 0"),
+            ("p calibrate --epsilon 0 --sigma 2 --relation add-remove --sampling none", "finite number above 0"),
+            ("p calibrate --epsilon inf --sigma 2 --steps 3 --relation add-remove --sampling poisson", "finite number above 0"),
+            ("p calibrate --epsilon -1 --steps 100 --relation add-remove --sampling none", "epsilon"),
+            ("p calibrate --epsilon nan --steps 100 --relation add-remove --sampling none", "epsilon"),
+        ] {
+            let error = asked(line).unwrap_err();
+            assert!(error.contains(word) && !error.contains("unexpected argument") && !error.contains("raise epsilon"), "{line}: {error}");
+        }
+        let (short, long) = (
+            "p account --sigma 50 --steps 1e3 --relation add-remove --sampling none",
+            "p account --sigma 50 --steps 1000 --relation add-remove --sampling none",
+        );
+        assert_eq!(asked(short).unwrap(), asked(long).unwrap());
+    }
+
+    /// What is certified is said; an estimate only where it is known.
+    #[test]
+    fn finding_audit_2_b7_b8_an_estimate_that_nobody_knows_is_not_printed() {
+        let of = |mechanism, sampling, steps, delta| {
+            let plan = Plan::of(Neighbours::AddRemove, Phase { mechanism, sampling, steps }).unwrap();
+            said(plan.epsilon(Delta::new(delta).unwrap()))
+        };
+        let boxes = of(Mechanism::Approximate { epsilon: 0.1, delta: 1e-6 }, Sampling::None, 50, 1e-5);
+        assert!(boxes.starts_with("infinite: ") && !boxes.contains("about"), "{boxes}");
+        let boxes = of(Mechanism::Approximate { epsilon: 1.0, delta: 1e-5 }, Sampling::None, 1, 1e-5);
+        assert!(boxes.starts_with("at most 1.000000 (certified)"), "{boxes}");
+        let known = of(Mechanism::Gaussian { sigma: 1.0 }, Sampling::Poisson(0.01), 100, 1e-5);
+        assert!(known.contains("about"), "{known}");
+        let (below, above) =
+            (Interval { lower: 1.0, estimate: 2.0, upper: 3.0 }, Interval { lower: 1.0, estimate: 2.0, upper: f64::INFINITY });
+        assert_eq!(
+            said(below),
+            "at most 3.000000 and at least 1.000000 (both certified); no estimate between them is within reach of the numbers here"
+        );
+        assert_eq!(said(above), "at least 1.000000 (certified); no upper bound is within reach of the numbers here");
+    }
 }

@@ -20,7 +20,7 @@ pub(super) fn failed(error: impl std::fmt::Display) -> PlotError {
 /// # Errors
 /// The file cannot be written.
 pub(super) fn plot(file: &Path, plan: &Plan, delta: Delta, rounds: &[(f64, f64)]) -> Result<(), PlotError> {
-    let end = plan.epsilon_estimate(delta).max(1e-3) * 1.6;
+    let end = Some(plan.epsilon_estimate(delta)).filter(|end| end.is_finite()).unwrap_or(1.0).max(1e-3) * 1.6;
     let curve: Vec<(f64, f64)> = (0..=60)
         .map(|i| {
             let epsilon = end * f64::from(i) / 60.0;

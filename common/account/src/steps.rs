@@ -44,14 +44,22 @@ pub enum SamplingFlag {
     RandomAllocation,
 }
 
+/// A number of steps, which may be written as 1e5.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number below 2^53")]
+    let of = |value: f64| ((0.0..9e15).contains(&value) && value.fract() == 0.0).then_some(value as u64);
+    let number = text.parse().ok().or_else(|| of(text.parse().ok()?));
+    number.ok_or_else(|| "it must be a whole number that is at least 0, such as 1000 or 1e5".to_owned())
+}
+
 /// What both commands know about the steps.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Steps {
     /// Sampling rate.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_hyphen_values = true)]
     pub q: f64,
     /// Random allocation: steps of an epoch. Where q is given in its place, 1/q.
-    #[arg(long, conflicts_with = "q")]
+    #[arg(long, conflicts_with = "q", value_parser = whole, allow_hyphen_values = true)]
     pub batches: Option<u64>,
     /// What neighbouring data sets differ by.
     #[arg(long)]
@@ -60,7 +68,7 @@ pub struct Steps {
     #[arg(long)]
     pub sampling: Option<SamplingFlag>,
     /// Failure probability.
-    #[arg(long, default_value_t = 1e-5)]
+    #[arg(long, default_value_t = 1e-5, allow_hyphen_values = true)]
     pub delta: f64,
 }
 
@@ -166,7 +174,10 @@ pub(super) fn account(plan: &Plan, at: Delta) -> Account {
         attained: plan.attained(at),
         dp_event: event.as_ref().map(exchange::printed),
         dp_event_json: event,
-        opendp: Epsilon::new(statement.epsilon.upper).ok().map(|epsilon| exchange::measure(epsilon, at)),
+        opendp: Epsilon::new(statement.epsilon.upper)
+            .ok()
+            .filter(|epsilon| epsilon.get().is_finite())
+            .map(|epsilon| exchange::measure(epsilon, at)),
         true_positive_rate: [1e-3, 1e-2, 1e-1].map(|rate| (rate, plan.true_positive_rate(rate))),
         statement,
     }

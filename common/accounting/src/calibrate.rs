@@ -25,6 +25,11 @@ pub struct Target {
 }
 
 impl Target {
+    fn check(&self) -> Result<(), AccountantError> {
+        const WRONG: AccountantError = AccountantError::Range("the epsilon of a target must be a finite number above 0");
+        if self.epsilon.get() > 0.0 && self.epsilon.get().is_finite() { Ok(()) } else { Err(WRONG) }
+    }
+
     fn met(&self, plan: &Plan) -> f64 {
         plan.epsilon_upper(self.delta, GAP) / self.epsilon.get()
     }
@@ -110,9 +115,7 @@ fn solve(
 /// # Errors
 /// A plan that cannot be accounted, or a target that no σ up to 1e8 reaches.
 pub fn sigma_of(target: Target, make: impl Fn(f64) -> Result<Plan, AccountantError>) -> Result<Interval, AccountantError> {
-    if target.epsilon.get() <= 0.0 || !target.epsilon.get().is_finite() {
-        return Err(AccountantError::OutOfReach);
-    }
+    target.check()?;
     let (x, slope, guided) = solve(SIGMA, 0.0, target, &make)?;
     // The last bound is asked for again where a search ends.
     let last = Cell::new((f64::NAN, f64::NAN));
@@ -186,6 +189,7 @@ pub fn sigma(relation: Neighbours, sampling: Sampling, steps: u64, target: Targe
 /// A phase that cannot be accounted.
 pub fn steps(relation: Neighbours, sigma: f64, sampling: Sampling, target: Target) -> Result<u64, AccountantError> {
     const MOST: u64 = 1_000_000_000_000;
+    target.check()?;
     let make = |steps: u64| Plan::of(relation, Phase::gaussian(sigma, sampling, steps));
     let fits = |steps: u64| -> Result<bool, AccountantError> { Ok(make(steps)?.epsilon_estimate(target.delta) <= target.epsilon.get()) };
     if !fits(1)? {
@@ -220,6 +224,7 @@ pub fn steps(relation: Neighbours, sigma: f64, sampling: Sampling, target: Targe
 /// # Errors
 /// A phase that cannot be accounted, or not even a rate of 1e-9 fits.
 pub fn rate(relation: Neighbours, sigma: f64, steps: u64, target: Target) -> Result<f64, AccountantError> {
+    target.check()?;
     let make = |q: f64| Plan::of(relation, Phase::gaussian(sigma, Sampling::Poisson(q.min(1.0)), steps));
     if target.met(&make(1.0)?) <= 1.0 {
         return Ok(1.0);

@@ -1,10 +1,16 @@
 //! What answers questions about a plan: pairs of distributions in every direction, and every other bound that is known.
 
+mod deep;
+mod sandwich;
+
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+
+use sandwich::Shape;
 
 use super::Gdp;
 use super::pld::allocation::{self, Side};
-use super::pld::{Composition as Losses, Effort, GAP, Hints, Interval, Pair, Running};
+use super::pld::{Composition as Losses, Effort, GAP, Hints, Interval, Pair, Running, SMALL};
 use super::rdp::Curve;
 use super::steps::{Mechanism, Neighbours, Phase, Sampling};
 use crate::unit::{Delta, Epsilon};
@@ -30,12 +36,47 @@ pub(super) struct Engine {
     rho: f64,
     /// Σδ of (ε, δ) black boxes.
     failure: f64,
-    /// Σε, where every step is a black box or Laplace noise.
-    basic: Option<f64>,
+    /// The probability that any of them fails, in which nothing is protected.
+    infinite: f64,
+    /// The largest finite loss: Σε where every step is a black box or Laplace noise, else ∞.
+    largest: f64,
     /// From which side the pairs of random allocations bound the true ones. All other pairs are the true ones.
     side: Side,
     /// The same plan with such pairs from below, for lower bounds; made when one is asked for.
     below: OnceCell<Option<Box<Engine>>>,
+    /// The same plan seen through one batch of every random allocation: lower bounds where tables of losses say little.
+    one_batch: OnceCell<Option<Box<Engine>>>,
+    /// The plan as a random number of Gaussians.
+    shape: OnceCell<Shape>,
+    /// ε at powers of ten.
+    decades: RefCell<BTreeMap<i32, Interval>>,
+}
+
+/// A sum of products that knows how its roundings ended.
+#[derive(Debug, Default)]
+struct Sum {
+    sum: f64,
+    rest: f64,
+}
+
+impl Sum {
+    fn add(&mut self, times: f64, one: f64) {
+        let product = times * one;
+        let sum = self.sum + product;
+        let (large, small) = if self.sum.abs() >= product.abs() { (self.sum, product) } else { (product, self.sum) };
+        // Both roundings as they are: of the product and of the sum.
+        self.rest += times.mul_add(one, -product) + ((large - sum) + small);
+        self.sum = sum;
+    }
+
+    fn value(&self) -> f64 {
+        if self.sum.is_finite() { self.sum + self.rest } else { self.sum }
+    }
+
+    /// The sum itself where it is a number, else the next number.
+    fn rounded_up(&self) -> f64 {
+        if !self.sum.is_finite() || self.rest == 0.0 { self.sum } else { (self.sum + self.rest).next_up() }
+    }
 }
 
 /// What readings leave for the next one, when steps were added.
@@ -158,7 +199,8 @@ impl Engine {
     fn from_side(relation: Neighbours, phases: &[Phase], side: Side) -> Self {
         let replace = relation == Neighbours::ReplaceOne;
         let (mut exact, mut unamplified) = (Gdp::default(), Some(Gdp::default()));
-        let (mut only_gaussian, mut rho, mut failure, mut basic) = (true, 0.0, 0.0, Some(0.0));
+        let (mut only_gaussian, mut rho, mut failure) = (true, 0.0, 0.0);
+        let (mut log_finite, mut largest) = (Sum::default(), Sum::default());
         let mut parts = Vec::new();
         for phase in phases {
             let times = count(phase.steps);
@@ -179,10 +221,15 @@ impl Engine {
                         exact = exact.and(step);
                     }
                 }
-                (Mechanism::Laplace { scale }, _) => pure = Some(if replace { 2.0 } else { 1.0 } / scale),
+                (Mechanism::Laplace { scale }, _) => {
+                    let factor: f64 = if replace { 2.0 } else { 1.0 };
+                    let ratio = factor / scale;
+                    pure = Some(if ratio.mul_add(scale, -factor) == 0.0 { ratio } else { ratio.next_up() });
+                }
                 (Mechanism::Approximate { epsilon, delta }, _) => {
                     pure = Some(epsilon);
                     failure += up(delta) * times;
+                    log_finite.add(times, (-delta).ln_1p());
                 }
                 (Mechanism::Zcdp { rho: one }, _) => {
                     only_gaussian = false;
@@ -191,7 +238,7 @@ impl Engine {
                 (Mechanism::DiscreteGaussian { .. }, _) => {}
             }
             unamplified = unamplified.zip(gaussian).map(|(u, g)| u.and(g));
-            basic = basic.zip(pure).map(|(sum, epsilon)| up(sum + up(epsilon) * times));
+            largest.add(times, pure.unwrap_or(f64::INFINITY));
         }
         if exact.mu_squared() > 0.0 {
             parts.push(((Pair::gaussian(exact.mu()), None), 1));
@@ -214,9 +261,13 @@ impl Engine {
             known: OnceCell::new(),
             rho,
             failure,
-            basic,
+            infinite: -log_finite.value().exp_m1(),
+            largest: largest.rounded_up(),
             side,
             below: OnceCell::new(),
+            one_batch: OnceCell::new(),
+            shape: OnceCell::new(),
+            decades: RefCell::default(),
         }
     }
 
@@ -247,17 +298,31 @@ impl Engine {
         let mut upper = self.unamplified.map_or(f64::INFINITY, |gdp| gdp.epsilon_upper(delta).get());
         if let Ok(rest) = Delta::new((delta.get() - self.failure) * (1.0 - 1e-15)) {
             upper = upper.min(self.curve().epsilon_upper(rest).get());
-            upper = upper.min(self.basic.unwrap_or(f64::INFINITY));
         }
         upper
     }
 
+    /// No ε is enough where δ is below the probability with which nothing is protected. Where δ is just that, only a largest loss is.
+    fn is_unprotected(&self, delta: Delta) -> bool {
+        let least = if self.largest.is_finite() { 1.0 + READ } else { 1.0 - READ };
+        self.infinite > 0.0 && self.infinite > delta.get() * least
+    }
+
+    /// At most the largest loss; and ∞ as a bound from both sides where no ε is enough.
+    fn finite(&self, delta: Delta, interval: impl FnOnce() -> Interval) -> Interval {
+        if self.is_unprotected(delta) {
+            return Interval::exact(f64::INFINITY);
+        }
+        let Interval { lower, estimate, upper } = interval();
+        Interval::bounded(lower.min(self.largest), estimate, upper.min(self.largest))
+    }
+
     /// An interval, with the other bounds where they may be better.
     fn with_fallback(&self, interval: Interval, delta: Delta) -> Interval {
-        if interval.upper - interval.lower <= 4.0 * GAP * interval.upper.max(0.05) {
+        if interval.is_narrow(4.0 * GAP, SMALL) {
             return interval;
         }
-        let fallback = self.fallback(delta);
+        let fallback = self.fallback(delta).min(self.largest);
         Interval::bounded(interval.lower.min(fallback), interval.estimate, interval.upper.min(fallback))
     }
 
@@ -283,15 +348,72 @@ impl Engine {
         if interval.upper <= most { interval } else { Interval::bounded(interval.lower.min(most), interval.estimate, most) }
     }
 
+    /// Of an epoch one batch alone is a release on a Poisson sample, in both directions: a lower bound that holds however little noise there is, where tables say
+    /// nothing. Asked for where the bounds are far from each other.
+    fn through_one_batch(&self, interval: Interval, lower: impl Fn(&Self) -> f64) -> Interval {
+        if self.below().is_none() {
+            return interval;
+        }
+        let seen = |phase: &Phase| match phase.sampling {
+            Sampling::RandomAllocation(batches) => Phase { sampling: Sampling::Poisson((1.0 / count(batches)).next_down()), ..*phase },
+            _ => *phase,
+        };
+        let make = || Some(Box::new(Self::new(self.relation, &self.phases.iter().map(seen).collect::<Vec<_>>())));
+        let Some(one) = self.one_batch.get_or_init(make) else { return interval };
+        Self::met(interval, Interval { lower: lower(one), estimate: f64::NAN, upper: f64::INFINITY })
+    }
+
     pub(super) fn epsilon(&self, delta: Delta, gap: f64) -> Interval {
-        let interval = self.capped(self.one_sided(delta, gap), |gdp| gdp.epsilon_upper(delta).get());
-        self.below().map_or(interval, |below| Self::between(interval, below.one_sided(delta, gap)))
+        self.finite(delta, || {
+            let interval = self.asked(delta, gap);
+            // A Gaussian and a ρ have closed forms, which rise as δ falls.
+            let told = interval.is_narrow(WIDE, SMALL) || self.gaussian.is_some() || self.rho > 0.0;
+            if told || !(1e-300..1e-50).contains(&delta.get()) {
+                return interval;
+            }
+            let Interval { lower, estimate, .. } = interval;
+            let upper = self.fallback(delta).min(self.sandwich(delta).upper).min(self.by_smaller(delta));
+            Interval::bounded(lower.min(upper), estimate, upper)
+        })
+    }
+
+    /// ε(δ) from this δ alone.
+    fn asked(&self, delta: Delta, gap: f64) -> Interval {
+        if self.has_little_noise() {
+            let closed = self.sandwich(delta);
+            if closed.is_narrow(2.0 * gap, SMALL) {
+                return closed;
+            }
+        }
+        let mut interval = self.capped(self.one_sided(delta, gap), |gdp| gdp.epsilon_upper(delta).get());
+        if let Some(below) = self.below() {
+            interval = Self::between(interval, below.one_sided(delta, gap));
+        }
+        if interval.is_narrow(WIDE, SMALL) {
+            return interval;
+        }
+        let interval = self.through_one_batch(interval, |one| one.one_sided(delta, gap).lower);
+        Self::met(interval, self.sandwich(delta))
     }
 
     pub(super) fn delta(&self, epsilon: f64) -> Interval {
         let gaussian = |gdp: Gdp| Epsilon::new(epsilon).map_or(1.0, |epsilon| gdp.delta(epsilon) * (1.0 + 1e-11));
-        let interval = self.capped(self.one_sided_delta(epsilon), gaussian);
-        self.below().map_or(interval, |below| Self::between(interval, below.one_sided_delta(epsilon)))
+        if self.has_little_noise() {
+            let closed = self.sandwich_delta(epsilon);
+            if closed.is_narrow(CLOSED, 0.0) {
+                return closed;
+            }
+        }
+        let mut interval = self.capped(self.one_sided_delta(epsilon), gaussian);
+        if let Some(below) = self.below() {
+            interval = Self::between(interval, below.one_sided_delta(epsilon));
+        }
+        if interval.is_narrow(WIDE, 0.0) {
+            return interval;
+        }
+        let interval =
+            if narrow(&interval) { interval } else { self.through_one_batch(interval, |one| one.one_sided_delta(epsilon).lower) };
+        Self::met(interval, self.sandwich_delta(epsilon))
     }
 
     fn one_sided(&self, delta: Delta, gap: f64) -> Interval {
@@ -305,11 +427,11 @@ impl Engine {
             let lower = upper * (1.0 - 2e-12) - 2e-15;
             return Interval::bounded(lower.max(0.0), upper, upper);
         }
+        if self.directions.iter().all(|d| d.variation() <= delta.get()) {
+            return Interval::exact(0.0);
+        }
         if let Some(interval) = self.rare(delta, gap).or_else(|| self.grown(delta, gap)) {
             return interval;
-        }
-        if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
-            return Interval::exact(0.0);
         }
         let top = self.directions.iter().map(|d| d.top_lower(delta.get())).fold(0.0, f64::max);
         if let Some(interval) = self.composed(delta, gap) {
@@ -336,10 +458,7 @@ impl Engine {
             if worst.is_some_and(|worst| most <= worst.lower) {
                 continue;
             }
-            let narrow = |i: &Interval| {
-                (i.upper.is_finite() && i.upper - i.lower <= RARE * i.upper.max(RARE_SMALL))
-                    || worst.is_some_and(|worst| i.upper <= worst.lower)
-            };
+            let narrow = |i: &Interval| i.is_narrow(RARE, RARE_SMALL) || worst.is_some_and(|worst| i.upper <= worst.lower);
             let mut best = direction.rare_epsilon(delta.get())?;
             best = Interval::bounded(best.lower, best.estimate, best.upper.min(most));
             if !narrow(&best)
@@ -378,7 +497,7 @@ impl Engine {
                 continue;
             }
             let interval = read(Effort::Interval)?;
-            if interval.upper - interval.lower > 2.0 * gap * interval.upper.max(0.05) {
+            if !interval.is_narrow(2.0 * gap, SMALL) {
                 return None;
             }
             worst = Some(worst.map_or(interval, |worst| worst.max(interval)));
@@ -405,13 +524,20 @@ impl Engine {
     }
 
     pub(super) fn epsilon_upper(&self, delta: Delta, gap: f64) -> f64 {
-        let upper = self.one_sided_upper(delta, gap);
-        self.capped(Interval::exact(upper), |gdp| gdp.epsilon_upper(delta).get()).upper
+        let upper = || {
+            let upper = self.one_sided_upper(delta, gap);
+            let upper = if upper.is_finite() { upper } else { self.fallback(delta) };
+            self.capped(Interval::exact(upper), |gdp| gdp.epsilon_upper(delta).get())
+        };
+        self.finite(delta, upper).upper
     }
 
     fn one_sided_upper(&self, delta: Delta, gap: f64) -> f64 {
         if self.rho > 0.0 || self.gaussian.is_some() {
             return self.one_sided(delta, gap).upper;
+        }
+        if self.directions.iter().all(|d| d.variation() <= delta.get()) {
+            return 0.0;
         }
         // One kind of step: the upper side alone takes one transform of its grid.
         if let Some(interval) = self.rare(delta, gap) {
@@ -419,9 +545,6 @@ impl Engine {
         }
         if let Some(interval) = (self.phases.len() > 1).then(|| self.grown(delta, gap)).flatten() {
             return interval.upper;
-        }
-        if self.directions.iter().all(|d| d.steps_vary_less_than(delta.get())) {
-            return 0.0;
         }
         let Some(first) = self.directions.first() else { return self.fallback(delta) };
         let Some(mut worst) = first.epsilon_upper(delta.get(), gap, None) else { return self.fallback(delta) };
@@ -441,7 +564,7 @@ impl Engine {
     }
 
     pub(super) fn estimate(&self, delta: Delta) -> f64 {
-        if self.rho > 0.0 || self.gaussian.is_some() || self.below().is_some() {
+        if self.rho > 0.0 || self.gaussian.is_some() || self.below().is_some() || self.failure > 0.0 || self.has_little_noise() {
             return self.epsilon(delta, GAP).estimate;
         }
         // The contour looks at all phases at every frequency, and at every question anew.
@@ -456,7 +579,7 @@ impl Engine {
 
     /// The estimate where a contour gives it, else the upper bound to about `gap`, which is quicker than a certificate; and which of them it is.
     pub(super) fn rough_or_upper(&self, delta: Delta, gap: f64) -> (f64, Rough) {
-        if self.rho > 0.0 || self.gaussian.is_some() {
+        if self.rho > 0.0 || self.gaussian.is_some() || self.failure > 0.0 {
             return (self.epsilon(delta, GAP).estimate, Rough::Estimate);
         }
         if let Some(interval) = self.rare(delta, GAP) {
@@ -473,13 +596,23 @@ impl Engine {
     }
 
     pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {
-        if self.gaussian.is_none() && self.rho <= 0.0 {
+        if self.gaussian.is_none() && self.rho <= 0.0 && !self.has_little_noise() {
             let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_delta(epsilon)).collect();
             if let Some(value) = all.and_then(|all| all.into_iter().reduce(f64::max)) {
                 return value;
             }
         }
         self.delta(epsilon).estimate
+    }
+
+    /// Upper bounds on δ at these ε, which rise from 0, of a plan for which no estimate of δ(ε) is quick; `None` for others.
+    pub(super) fn slow_uppers(&self, epsilons: &[f64]) -> Option<Vec<f64>> {
+        if self.has_little_noise() {
+            return Some(epsilons.iter().map(|&epsilon| self.sandwich_delta(epsilon).upper).collect());
+        }
+        let middle = epsilons.get(epsilons.len() / 2)?;
+        let quick = self.gaussian.is_some() || self.directions.iter().all(|direction| direction.estimate_delta(*middle).is_some());
+        if quick { None } else { self.uppers(epsilons, POINTS_GAP) }
     }
 
     pub(super) fn renyi(&self, order: f64) -> Interval {
@@ -530,30 +663,9 @@ impl Engine {
         // on this one holds here, too: so that the bound falls with ε.
         let unamplified = self.unamplified.and_then(|gdp| Some(gdp.delta(Epsilon::new(epsilon).ok()?) * (1.0 + 1e-11))).unwrap_or(1.0);
         let nearer = known.iter().filter(|(at, _)| *at <= epsilon).map(|(_, upper)| *upper);
-        let cap = nearer.fold(unamplified.min(self.tail(epsilon)), f64::min);
+        let cap = nearer.fold(unamplified.min(self.tail(epsilon)).min(self.decade_of(epsilon)), f64::min);
         let lower = composed.map_or(0.0, |i| i.lower.min(cap));
         Interval::bounded(lower, cap, cap)
-    }
-
-    /// Upper bounds on δ by loss distributions at rising ε, each [`RATIO`] times the one before, until divergences say more; and up to which of
-    /// them δ is told well.
-    fn rungs(&self) -> (Vec<(f64, f64)>, f64) {
-        let start = Delta::new(1e-6).map_or(0.0, |delta| self.epsilon_upper(delta, GAP));
-        let (mut known, mut reach, mut well, mut less) = (Vec::new(), 0.0, true, 0);
-        for epsilon in (-40..60).map(|k| RATIO.powi(k)).skip_while(|&epsilon| epsilon < 0.5 * start).take(RUNGS) {
-            let found = self.directions_at(epsilon);
-            well = well && found.as_ref().is_some_and(narrow);
-            if well {
-                reach = epsilon;
-            }
-            let upper = found.map_or(1.0, |interval| interval.upper);
-            less += u32::from(!well && self.tail(epsilon) <= upper);
-            known.push((epsilon, upper));
-            if less == 2 {
-                break;
-            }
-        }
-        (known, reach)
     }
 
     /// Upper bounds on δ at these ε, which rise from 0, the larger of both directions; made to about `gap` of ε. `None`: not within reach.
@@ -584,7 +696,9 @@ impl Engine {
         // The grid first: it is quicker here.
         let one = |direction: &Losses| {
             let grid = direction.delta(epsilon, GAP);
-            grid.filter(narrow).or_else(|| direction.rare_delta(epsilon).filter(narrow)).or(grid)
+            let product = || direction.running_delta(&mut None, &[], epsilon).filter(narrow);
+            let told = grid.filter(narrow).or_else(|| direction.rare_delta(epsilon).filter(narrow));
+            told.or_else(|| if direction.is_single() || direction.has_table() { None } else { product() }).or(grid)
         };
         let all: Option<Vec<_>> = self.directions.iter().map(one).collect();
         all.and_then(|all| all.into_iter().reduce(Interval::max))
@@ -605,14 +719,19 @@ pub(super) enum Rough {
     Upper,
 }
 
+/// Numbers are read from decimals, each to half a unit in the last place: sums and a δ that differ by less are the same.
+const READ: f64 = 4.0 * f64::EPSILON;
+/// Bounds that are further apart than this share are looked for in other ways, too.
+const WIDE: f64 = 1e-3;
+/// Precision of many upper bounds on δ, as a share of ε.
+const POINTS_GAP: f64 = 1e-3;
+/// Bounds on δ in closed form that are as near as this, which an estimate needs, need no others.
+const CLOSED: f64 = 0.02;
 /// Width of an interval for rare steps that is good enough, relative to max(ε, `RARE_SMALL`).
 const RARE: f64 = 2e-4;
 const RARE_SMALL: f64 = 0.01;
 /// From so many phases on, questions of every kind are answered by products first.
 const MANY: usize = 8;
-/// Smaller ε at which the tail of δ is looked at, and how far they are apart.
-const RUNGS: usize = 24;
-const RATIO: f64 = 1.3;
 /// Below this δ loss distributions may say much here and nothing there.
 const DEEP: f64 = 1e-12;
 
@@ -620,3 +739,6 @@ const DEEP: f64 = 1e-12;
 fn narrow(interval: &Interval) -> bool {
     interval.upper <= 2.0 * interval.lower
 }
+
+#[cfg(test)]
+mod tests;

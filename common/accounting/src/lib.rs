@@ -203,6 +203,12 @@ impl Charge {
         Some(curve)
     }
 
+    /// μ² of the whole event where it is an unsampled Gaussian release, or more of them; else 0.
+    pub(crate) fn unsampled_squared(&self) -> f64 {
+        let gdp = self.cost.as_ref().filter(|cost| cost.failure <= 0.0).and_then(|cost| cost.gdp);
+        gdp.map_or(0.0, |gdp| gdp.mu_squared() * count(self.count))
+    }
+
     /// Whether it is a release without protection.
     #[must_use]
     pub fn is_non_private(&self) -> bool {

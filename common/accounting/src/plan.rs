@@ -46,6 +46,7 @@ pub struct Plan {
 struct Compiled {
     engine: OnceCell<Engine>,
     grown: RefCell<Option<Grown>>,
+    points: OnceCell<Option<Vec<(f64, f64)>>>,
 }
 
 impl Clone for Compiled {
@@ -99,6 +100,7 @@ impl Plan {
             }
             Err(k) => self.phases.insert(k, phase),
         }
+        self.compiled.points.take();
         let left = self.compiled.engine.take().map(Engine::into_grown).or_else(|| self.compiled.grown.take());
         if let Some(mut grown) = left {
             grown.append(self.relation, &phase);
@@ -187,6 +189,29 @@ impl Plan {
     /// Certified upper bounds on δ at these ε, which rise from 0.
     pub(super) fn uppers(&self, epsilons: &[f64], gap: f64) -> Option<Vec<f64>> {
         self.engine().uppers(epsilons, gap)
+    }
+
+    /// Points (ε, upper bound of δ) for a plan for which no estimate of δ(ε) is quick: made once, by `make`, which says at which ε.
+    pub(super) fn points(&self, epsilons: impl FnOnce() -> Vec<f64>) -> Option<&[(f64, f64)]> {
+        let make = || {
+            let epsilons = epsilons();
+            let uppers = self.engine().slow_uppers(&epsilons)?;
+            Some(epsilons.into_iter().zip(uppers).collect())
+        };
+        self.compiled.points.get_or_init(make).as_deref()
+    }
+
+    /// Steps of this plan that are not in `start`; `None` where `start` has other ones.
+    #[must_use]
+    pub fn beyond(&self, start: &Self) -> Option<Vec<Phase>> {
+        let mut rest = self.phases.clone();
+        for phase in &start.phases {
+            let at = rest.binary_search_by_key(&phase.key(), Phase::key).ok()?;
+            let own = &mut rest[at];
+            own.steps = own.steps.checked_sub(phase.steps)?;
+        }
+        rest.retain(|phase| phase.steps > 0);
+        (self.relation == start.relation).then_some(rest)
     }
 
     pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {

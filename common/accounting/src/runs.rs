@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::composition::{Composition, MOST_COORDINATES};
 use super::envelope::{Envelope, Profile};
 use super::losses::REACH;
-use super::{AccountantError, Gdp, MARGIN, Method, Prices, PrivacyLoss};
+use super::{AccountantError, Charge, Gdp, MARGIN, Method, Prices, PrivacyLoss, count};
 use crate::event::DpEvent;
 use crate::unit::{Delta, Epsilon};
 
@@ -17,6 +17,8 @@ use crate::unit::{Delta, Epsilon};
 const FAILURE: f64 = 0.1;
 /// Share of what is left of F that one run may take for its envelope.
 const MOST: f64 = 0.1;
+/// More than the roundings of a sum of squares.
+const ROUNDED: f64 = 1e-12;
 /// Costs of runs that are kept for the next question.
 const KEPT: usize = 64;
 
@@ -161,7 +163,10 @@ fn renyi(composition: &Composition, delta: Delta) -> Option<(Cover, f64)> {
 /// The runs that a filter has admitted.
 #[derive(Debug, Clone, Default)]
 pub struct Runs {
+    /// What was booked, less what was given back.
     sum: Envelope,
+    /// The largest μ² that the sum ever had: what every budget must have held at that moment.
+    peak: Gdp,
     protected: Protected,
     /// Whether one of them has no envelope.
     uncovered: bool,
@@ -192,6 +197,28 @@ impl Runs {
             Some(envelope) => self.sum = self.sum.and(envelope),
             None => self.uncovered = true,
         }
+        if self.sum.gaussian.mu_squared() > self.peak.mu_squared() {
+            self.peak = self.sum.gaussian;
+        }
+    }
+
+    /// Gives back the μ² of visits that will never be released, each with how often it comes: of those that are unsampled Gaussians, and nothing of φ. Returns it.
+    ///
+    /// # Privacy
+    /// The visits belong to runs that were added here, none of them was reserved, and none will ever be: [`crate::proofs::envelopes`], "Visits that are renounced".
+    pub fn renounce(&mut self, visits: &[(Charge, u64)]) -> f64 {
+        if self.uncovered {
+            return 0.0;
+        }
+        let squared = |(charge, times): &(Charge, u64)| charge.unsampled_squared() * count(*times);
+        // Rounded down: the sum keeps at least what is left.
+        let back = visits.iter().map(squared).sum::<f64>() * (1.0 - ROUNDED);
+        let before = self.sum.gaussian.mu_squared();
+        let back = back.clamp(0.0, before);
+        if let Some(rest) = Gdp::of_mu_squared((before - back).next_up()).filter(|_| back > 0.0) {
+            self.sum.gaussian = rest;
+        }
+        back
     }
 
     /// All envelopes together.
@@ -206,14 +233,31 @@ impl Runs {
         self.non_private
     }
 
-    /// What the filter reads: the smallest ε, at this δ, of a budget whose filter would have admitted everything so far. Releases without protection are left
-    /// out. The first run reads its own ε as long as it is the only one.
+    /// What the filter reads: the smallest ε, at this δ, of a budget whose filter would have admitted everything so far, each run at its time. Releases without
+    /// protection are left out. The first run reads its own ε as long as it is the only one.
     #[must_use]
     pub fn protected_loss(&self, delta: Delta) -> PrivacyLoss {
+        self.read(self.peak, delta)
+    }
+
+    /// What is spent of a budget of `limit`: the same, less what renounced visits gave back. Where envelopes alone do not keep to the budget (a first run that its own
+    /// ε admitted), nothing is given back.
+    #[must_use]
+    pub fn protected_spent(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
+        let gaussian = if self.together(self.peak, delta).epsilon <= limit { self.sum.gaussian } else { self.peak };
+        self.read(gaussian, delta)
+    }
+
+    /// All runs by their envelopes.
+    fn together(&self, gaussian: Gdp, delta: Delta) -> PrivacyLoss {
         let within = !self.uncovered && self.sum.failure <= FAILURE * delta.get();
         let rest = Delta::new(delta.get() * (1.0 - FAILURE));
-        let epsilon = rest.map_or(Epsilon::INFINITE, |rest| if within { self.sum.gaussian.epsilon_upper(rest) } else { Epsilon::INFINITE });
-        let together = PrivacyLoss { epsilon, delta, method: Method::Envelopes, numerical_margin: self.sum.failure > 0.0 };
+        let epsilon = rest.map_or(Epsilon::INFINITE, |rest| if within { gaussian.epsilon_upper(rest) } else { Epsilon::INFINITE });
+        PrivacyLoss { epsilon, delta, method: Method::Envelopes, numerical_margin: self.sum.failure > 0.0 }
+    }
+
+    fn read(&self, gaussian: Gdp, delta: Delta) -> PrivacyLoss {
+        let together = self.together(gaussian, delta);
         let Protected::One(run) = &self.protected else { return together };
         let alone = run.loss(delta);
         // Both are bounds; where they are as good as each other, its own is what its statement says.
@@ -223,10 +267,20 @@ impl Runs {
     /// [`Runs::protected_loss`]; ε = ∞ with a release without protection.
     #[must_use]
     pub fn loss(&self, delta: Delta) -> PrivacyLoss {
+        self.unless_non_private(delta, || self.protected_loss(delta))
+    }
+
+    /// [`Runs::protected_spent`]; ε = ∞ with a release without protection.
+    #[must_use]
+    pub fn spent(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
+        self.unless_non_private(delta, || self.protected_spent(limit, delta))
+    }
+
+    fn unless_non_private(&self, delta: Delta, loss: impl FnOnce() -> PrivacyLoss) -> PrivacyLoss {
         if self.non_private {
             return PrivacyLoss { epsilon: Epsilon::INFINITE, delta, method: Method::NonPrivate, numerical_margin: false };
         }
-        self.protected_loss(delta)
+        loss()
     }
 }
 

@@ -17,10 +17,24 @@ impl Plan {
         steep.max(flat).max(0.0)
     }
 
+    /// Where the profile has fallen: ε at the smallest of these δ at which it is finite.
+    fn end(&self) -> f64 {
+        let epsilons = [1e-12, 1e-9, 1e-6, 1e-3, 0.1].into_iter().filter_map(|delta| Some(self.epsilon_estimate(Delta::new(delta).ok()?)));
+        epsilons.into_iter().find(|epsilon| epsilon.is_finite()).unwrap_or(1.0).max(1e-6)
+    }
+
+    /// Points of the profile, where a search over it takes long.
+    fn known_points(&self) -> Option<&[(f64, f64)]> {
+        self.points(|| {
+            let end = self.end();
+            (0..=48u32).map(|i| end * (f64::from(i) / 48.0).powi(2)).collect()
+        })
+    }
+
     /// ε whose pair (ε, δ(ε)) says most about this false positive rate, by the estimate.
     fn telling(&self, rate: f64) -> (f64, f64) {
         let at = |epsilon: f64| Self::implied(epsilon, self.delta_estimate(epsilon), rate);
-        let end = Delta::new(1e-12).map_or(1.0, |delta| self.epsilon_estimate(delta)).max(1e-6);
+        let end = self.end();
         let grid: Vec<(f64, f64)> = (0..=24u32).map(|i| end * (f64::from(i) / 24.0).powi(2)).map(|e| (e, at(e))).collect();
         let mut best = grid.iter().copied().fold((0.0, -1.0), |best, new| if new.1 > best.1 { new } else { best });
         let mut step = end / 16.0;
@@ -44,6 +58,9 @@ impl Plan {
     #[must_use]
     pub fn true_positive_rate(&self, false_positive_rate: f64) -> f64 {
         let rate = false_positive_rate.clamp(0.0, 1.0);
+        if let Some(points) = self.known_points() {
+            return (1.0 - Self::missed(points, rate)).clamp(rate, 1.0);
+        }
         let (epsilon, _) = self.telling(rate);
         let Ok(at) = Epsilon::new(epsilon) else { return 1.0 };
         // Rounded up.
@@ -62,9 +79,11 @@ impl Plan {
     /// f(α) = sup_ε max(0, 1 − δ(ε) − e^ε α, e^{−ε}(1 − δ(ε) − α)) (Dong, Roth & Su 2022).
     #[must_use]
     pub fn trade_off(&self, points: u32) -> Vec<(f64, f64)> {
-        let end = Delta::new(1e-12).map_or(1.0, |delta| self.epsilon_estimate(delta)).max(1e-6);
-        let curve: Vec<(f64, f64)> =
-            (0..=80u32).map(|i| end * (f64::from(i) / 80.0).powi(2)).map(|e| (e, self.delta_estimate(e))).collect();
+        let end = self.end();
+        let curve: Vec<(f64, f64)> = match self.known_points() {
+            Some(points) => points.to_vec(),
+            None => (0..=80u32).map(|i| end * (f64::from(i) / 80.0).powi(2)).map(|e| (e, self.delta_estimate(e))).collect(),
+        };
         (0..=points.max(1))
             .map(|i| {
                 let rate = f64::from(i) / f64::from(points.max(1));

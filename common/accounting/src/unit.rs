@@ -164,9 +164,24 @@ pub fn rounded_up(value: f64, digits: usize) -> String {
     format!("{:.digits$}", value + 0.6 * unit)
 }
 
+/// The same for a lower bound: never above `value`, and below it by less than one in the last place.
+#[must_use]
+pub fn rounded_down(value: f64, digits: usize) -> String {
+    rounded_up(-value, digits).trim_start_matches('-').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::rounded_up;
+    use super::{rounded_down, rounded_up};
+
+    #[test]
+    fn a_lower_bound_is_never_shown_larger_than_it_is() {
+        for (value, digits, shown) in
+            [(2.594_383_9, 6, "2.594383"), (0.0, 4, "0.0000"), (1.0, 2, "1.00"), (0.999_99, 4, "0.9999"), (f64::INFINITY, 2, "inf")]
+        {
+            assert_eq!(rounded_down(value, digits), shown);
+        }
+    }
 
     #[test]
     fn finding_attack3_4_a_bound_is_never_shown_smaller_than_it_is() {

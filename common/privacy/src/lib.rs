@@ -15,7 +15,7 @@
 //! 3. **Sensitivity** ([`mechanism`]). Terms are clipped, truncated onto a lattice, and their integer norms checked.
 //! 4. **Noise** ([`sampler`]). The discrete Gaussian, exact in integers, from a stream that nobody can seed.
 //! 5. **One release** costs what its pair says ([`dp_pvi_accounting`], [`dp_pvi_accounting::proofs::discrete_gaussian`]).
-//! 6. **All releases** stay within the budget: the ledger is a privacy filter ([`dp_pvi_accounting::proofs::filter`]), and nothing is ever refunded.
+//! 6. **All releases** stay within the budget: the ledger is a privacy filter ([`dp_pvi_accounting::proofs::filter`]), and what was reserved is never refunded.
 //! 7. **State** that a site carries holds no noise that was not released ([`ledger::state`], [`proofs::carried_state`]).
 //!
 //! # What rests on the code above

@@ -11,11 +11,14 @@
 //! Noise multipliers are noise over the norm of one record's term there as here, whatever the relation. JSON also takes a privacy measure of OpenDP with its
 //! loss, and lists. What has no proved bound here is refused by its name.
 
+mod json;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use serde_json::{Map, Value, json};
+
+pub use json::unambiguous;
 
 use super::{AccountantError, Delta, Epsilon, Mechanism, Neighbours, Phase, Plan, Sampling};
 
@@ -47,6 +50,9 @@ pub enum EventsError {
     /// Not JSON.
     #[error("the events are no JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// JSON with a word that Python writes for a number.
+    #[error("the events are no JSON: {0}; JSON has only finite numbers, no Infinity and no NaN")]
+    NotFinite(#[source] serde_json::Error),
     /// A value where an event should be.
     #[error("an event is an object with class_name, or with measure and loss, or a list of these; here is something else")]
     NoEvent,
@@ -82,13 +88,22 @@ pub enum EventsError {
     TooMany,
 }
 
+impl EventsError {
+    fn json(error: serde_json::Error, text: &str) -> Self {
+        let not_finite = error.is_syntax() && ["Infinity", "NaN"].iter().any(|word| text.contains(word));
+        if not_finite { Self::NotFinite(error) } else { Self::Json(error) }
+    }
+}
+
 /// The plan of the events of a file under a relation.
 ///
 /// # Errors
 /// Neither form, a field that is missing or out of range, or an event without a proved bound, by its name.
 pub fn read_plan(text: &str, relation: Neighbours) -> Result<Plan, EventsError> {
+    // Editors of some systems put a mark before a text.
+    let text = text.trim_start_matches('\u{feff}');
     let value = match text.trim_start().as_bytes().first() {
-        Some(b'{' | b'[') => serde_json::from_str(text)?,
+        Some(b'{' | b'[') => unambiguous(text).map_err(|error| EventsError::json(error, text))?,
         _ => text::value(text)?,
     };
     let mut reader = Reader { plan: Plan::new(relation), phases: 0 };

@@ -220,6 +220,43 @@ fn finding_fields_that_are_not_known_are_refused() {
     assert!(add_remove(r#"{"class_name": "GaussianDpEvent", "module_name": "dp_accounting.dp_event", "noise_multiplier": 1.0}"#).is_ok());
 }
 
+/// Readers of JSON differ in which of two fields of one name they take; in text such an event is refused, too.
+#[test]
+fn finding_audit_2_b10_a_field_that_is_there_twice_is_refused() {
+    for text in [
+        r#"{"class_name": "GaussianDpEvent", "noise_multiplier": 1.0, "noise_multiplier": 100.0}"#,
+        r#"{"class_name": "GaussianDpEvent", "noise_multiplier": 1.0, "noise_\u006dultiplier": 100.0}"#,
+        r#"{"class_name": "GaussianDpEvent", "class_name": "NoOpDpEvent", "noise_multiplier": 1.0}"#,
+        r#"[{"measure": "MaxDivergence", "loss": 0.5, "loss": 0.5}]"#,
+        r#"{"class_name": "SelfComposedDpEvent", "count": 3, "event": {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0, "noise_multiplier": 1.0}}"#,
+        r#"{"class_name": "ComposedDpEvent", "events": [], "events": [{"class_name": "NoOpDpEvent"}]}"#,
+        "GaussianDpEvent(noise_multiplier=1.0, noise_multiplier=100.0)",
+    ] {
+        let error = add_remove(text).unwrap_err().to_string();
+        assert!(error.contains("there twice"), "{text}: {error}");
+    }
+    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(add_remove(&deep).is_err());
+}
+
+#[test]
+fn finding_bugs_10_numbers_that_are_not_finite_are_named() {
+    for text in [
+        "GaussianDpEvent(noise_multiplier=inf)",
+        "GaussianDpEvent(noise_multiplier=-inf)",
+        "GaussianDpEvent(noise_multiplier=nan)",
+        "GaussianDpEvent(noise_multiplier=np.inf)",
+        "GaussianDpEvent(noise_multiplier=float.nan)",
+        r#"{"class_name": "GaussianDpEvent", "noise_multiplier": Infinity}"#,
+        r#"{"class_name": "GaussianDpEvent", "noise_multiplier": NaN}"#,
+    ] {
+        let error = add_remove(text).unwrap_err().to_string();
+        assert!(error.contains("finite number"), "{text}: {error}");
+    }
+    // A mark at the beginning is no part of a text.
+    assert!(add_remove("\u{feff}GaussianDpEvent(1.0)").is_ok() && add_remove("\u{feff}{\"class_name\": \"NoOpDpEvent\"}").is_ok());
+}
+
 #[test]
 fn nothing_is_an_empty_plan() {
     for text in [

@@ -118,6 +118,10 @@ impl Parser<'_> {
         if word == "None" {
             return Ok(Value::Null);
         }
+        if ["inf", "infinity", "nan"].contains(&word.rsplit('.').next().unwrap_or_default().to_ascii_lowercase().as_str()) {
+            self.at = start;
+            return Err(self.wrong("this is no finite number"));
+        }
         let class = word.rsplit('.').next().unwrap_or_default().to_owned();
         if !self.take('(') {
             self.at = start;

@@ -500,8 +500,13 @@ fn merge(knots: &[Knot], low: &[Half], high: &[Half], infinite: f64) -> Masses {
     Masses { masses, infinite }
 }
 
-/// ∫_{L > ε} (1 − e^{ε−L}) dP over one segment, ∫_{L > ε} e^{ε−L} dP, and a bound on the part beyond the quadrature.
+/// ∫_{L > ε} (1 − e^{ε−L}) dP over one segment, ∫_{L > ε} e^{ε−L} dP, and a bound on the part beyond the first.
 pub(crate) fn tail(pair: &Pair, segment: &super::pair::Segment, epsilon: f64) -> (f64, f64, f64) {
+    super::closed::tail(pair, segment, epsilon).unwrap_or_else(|| quadrature_tail(pair, segment, epsilon))
+}
+
+/// The same by quadrature.
+pub(super) fn quadrature_tail(pair: &Pair, segment: &super::pair::Segment, epsilon: f64) -> (f64, f64, f64) {
     let (low, high) = (segment.low.max(-45.0), segment.high.min(45.0 + pair.ratio));
     let start = pair.inverse(segment.map, epsilon).max(low);
     if start.is_nan() || start >= high {

@@ -18,7 +18,8 @@
 //!
 //! No pair smaller than D dominates; but several steps may lose less than its composition, and at least what data sets attain ([`Plan::attained`](super::Plan::attained)).
 //! # Numbers
-//! * One step alone is integrated; unsampled Gaussians alone have a closed form ([`super::gdp`]). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
+//! * One step alone is integrated, with little noise in closed form (`closed`); unsampled Gaussians alone have a closed form ([`super::gdp`]), and so have bounds on plans
+//!   with little noise ([`crate::proofs::transforms`], "Gaussians whose number is random"). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
 //!   Many equal rare steps are told apart by the number of outcomes far out (`rare`), some 1e-5 apart.
 //!   Where transforms decay too slowly (very few steps, different rare ones, losses without a density), the grid answers:
 //! * `grid` puts a step on a grid from both sides. Cells of width w move ε up by about T(θ+1)w²/12 and down by half of that, averaged under
@@ -37,10 +38,12 @@
 //!   call and its defect is charged), and that `exp`, `ln_1p`, `exp_m1`, `erfc` are good to a few roundings.
 //! * Measured only: the estimate. It is clamped into the certificate. On the reference table it agrees to 1e-9 where the contour converges;
 //!   where it does not (few or very rare steps), the estimate extrapolates the upper bounds of two grids.
-//! * Out of reach (many different rare steps, tiny σ): a wider interval from basic composition, Rényi bounds and single steps.
+//! * Out of reach (many different rare steps): a wider interval from basic composition, Rényi bounds, closed forms and single steps; of an interval that is wider than
+//!   two per cent no estimate is stated ([`Interval::known_estimate`]).
 
 pub(crate) mod allocation;
 mod cgf;
+mod closed;
 mod compose;
 mod contour;
 mod grid;
@@ -68,18 +71,51 @@ pub(crate) use hints::Hints;
 pub(crate) use pair::Pair;
 pub(crate) use running::{Effort, Running};
 
-/// Certified bounds and an estimate between them.
+/// Certified bounds and an estimate between them. In JSON an infinite bound is `null`, and so is an estimate that says nothing
+/// ([`Interval::known_estimate`]).
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(into = "Stated", from = "Stated")]
 pub struct Interval {
     /// Certified lower bound.
     pub lower: f64,
-    /// Best guess; always between the bounds.
+    /// Best guess; always between the bounds. Where these are far apart it is no more than a number between them: see [`Interval::known_estimate`].
     pub estimate: f64,
     /// Certified upper bound.
     pub upper: f64,
 }
 
+/// An interval as it is written.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Stated {
+    lower: Option<f64>,
+    estimate: Option<f64>,
+    upper: Option<f64>,
+}
+
+impl From<Interval> for Stated {
+    fn from(interval: Interval) -> Self {
+        let finite = |bound: f64| Some(bound).filter(|bound| bound.is_finite());
+        Self { lower: finite(interval.lower), estimate: interval.known_estimate(), upper: finite(interval.upper) }
+    }
+}
+
+impl From<Stated> for Interval {
+    fn from(stated: Stated) -> Self {
+        let infinite = |bound: Option<f64>| bound.unwrap_or(f64::INFINITY);
+        Self::bounded(infinite(stated.lower), stated.estimate.unwrap_or(f64::NAN), infinite(stated.upper))
+    }
+}
+
+/// Bounds this far apart, relative to the upper one, leave no estimate.
+const TOLD: f64 = 0.02;
+
 impl Interval {
+    /// The estimate, where the bounds are within two per cent of each other. Further apart, how good it is nobody knows: the bounds say all there is.
+    #[must_use]
+    pub fn known_estimate(&self) -> Option<f64> {
+        self.is_narrow(TOLD, 0.0).then_some(self.estimate)
+    }
+
     /// An interval of one point.
     #[must_use]
     pub fn exact(value: f64) -> Self {
@@ -101,6 +137,11 @@ impl Interval {
         Self { lower: self.lower + other.lower, estimate: self.estimate + other.estimate, upper: self.upper + other.upper }
     }
 
+    /// Whether the bounds are so near to each other, relative to max(upper, `small`). No end is never near.
+    pub(crate) fn is_narrow(&self, share: f64, small: f64) -> bool {
+        self.upper.is_finite() && self.upper - self.lower <= share * self.upper.max(small)
+    }
+
     /// The larger of two in every field (the worse of two pairs).
     #[must_use]
     pub fn max(self, other: Self) -> Self {
@@ -111,7 +152,7 @@ impl Interval {
 /// Certified width that is aimed at, relative to max(ε, 0.05).
 pub(crate) const GAP: f64 = 5e-5;
 /// ... below this ε the aim is absolute.
-const SMALL: f64 = 0.05;
+pub(crate) const SMALL: f64 = 0.05;
 /// Largest transform of the first attempt, and of the last.
 const POINTS: (f64, f64) = (1_048_576.0, 2_097_152.0);
 /// Numbers that the spectra of all parts may take, a gigabyte.
@@ -227,17 +268,20 @@ impl Composition {
         self.parts.iter().map(|(pair, times)| count(*times) * one(pair)).sum()
     }
 
-    /// Whether the steps' total variations sum to at most δ: then ε(δ) is 0.
-    pub(crate) fn steps_vary_less_than(&self, delta: f64) -> bool {
-        let variation: f64 = self
+    /// The sum of the steps' total variations, rounded up: an upper bound on δ(0).
+    pub(crate) fn variation(&self) -> f64 {
+        let sum: f64 = self
             .parts
             .iter()
             .map(|(pair, times)| {
-                let (value, _, above) = single_delta(pair, 0.0);
-                count(*times) * (value + above) * (1.0 + SLACK)
+                let one = pair.variation().unwrap_or_else(|| {
+                    let (value, _, above) = single_delta(pair, 0.0);
+                    (value + above) * (1.0 + SLACK)
+                });
+                count(*times) * one
             })
             .sum();
-        variation * (1.0 + 1e-12) <= delta
+        sum * (1.0 + 1e-12)
     }
 
     /// Upper bound on ε(δ) by basic composition of single steps, each with its share of δ.
@@ -250,14 +294,17 @@ impl Composition {
     /// Lower bound on ε(δ) from the event that every step has its largest loss, where that has a mass: what is left of δ near the largest
     /// loss of all, where no grid is fine enough.
     pub(crate) fn top_lower(&self, delta: f64) -> f64 {
-        let (mut loss, mut log_mass) = (0.0, 0.0);
+        let (mut loss, mut log_mass, mut log_finite) = (0.0, 0.0, 0.0);
         for (pair, times) in &self.parts {
             let largest = pair.largest_loss();
             let Some((_, mass)) = pair.atoms.iter().find(|(at, _)| *at >= largest) else { return 0.0 };
             loss += count(*times) * largest;
             log_mass += count(*times) * mass.ln();
+            log_finite += count(*times) * (-pair.infinite).ln_1p();
         }
-        let share = delta / log_mass.exp() * (1.0 + 1e-9);
+        // Infinite losses take their mass of δ.
+        let left = (delta + log_finite.exp_m1() * (1.0 - 1e-9)).max(0.0);
+        let share = left / log_mass.exp() * (1.0 + 1e-9);
         if share < 1.0 { (loss * (1.0 - 1e-14) + (-share).ln_1p()).max(0.0) } else { 0.0 }
     }
 
@@ -535,7 +582,7 @@ impl Composition {
             coarse = Some((used, high));
             best = Some(Interval::bounded(low, estimate, high));
             let aim = 1.9 * gap * high.max(SMALL);
-            if high - low <= aim || used > 1.01 * h || attempt == 2 {
+            if (high.is_finite() && high - low <= aim) || used > 1.01 * h || attempt == 2 {
                 break;
             }
             h *= (0.8 * (aim / (high - low)).sqrt()).clamp(0.15, 0.6);
@@ -713,9 +760,13 @@ fn single_epsilon(pair: &Pair, delta: f64) -> Interval {
     }
     // Outward until the bounds hold.
     let (mut lower, mut upper, mut step) = (epsilon, epsilon, 1e-14);
-    while bounds(upper).1 > delta && upper < 1e300 {
+    while bounds(upper).1 > delta {
         upper += step * upper.max(1e-3);
         step *= 2.0;
+        if upper > 1e300 {
+            upper = f64::INFINITY;
+            break;
+        }
     }
     step = 1e-14;
     while lower > 0.0 && bounds(lower).0 < delta {

@@ -308,6 +308,18 @@ impl Pair {
         segments.chain(self.atoms.iter().map(|atom| atom.0)).fold(0.0, f64::max)
     }
 
+    /// δ(0), rounded up, where it has a closed form.
+    pub(crate) fn variation(&self) -> Option<f64> {
+        let shift = match self.segments.as_slice() {
+            [Segment { map: Map::Remove | Map::Add, low, .. }] if *low == f64::NEG_INFINITY => 0.5 * self.ratio,
+            // Of pair D only the upper half has losses above 0.
+            [_, Segment { map: Map::Remove, .. }] => 0.5 * self.ratio,
+            [Segment { map: Map::Replace, .. }] => self.ratio,
+            _ => return None,
+        };
+        Some(self.rate * libm::erf(shift * std::f64::consts::FRAC_1_SQRT_2) * (1.0 + 1e-14) + self.infinite)
+    }
+
     /// Whether it is a Gaussian (or lattice noise) without sampling: D_α = αr²/2, for lattice noise at most.
     pub(crate) fn is_plain(&self) -> bool {
         self.lattice.is_some()

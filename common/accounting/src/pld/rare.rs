@@ -453,7 +453,7 @@ pub(crate) fn epsilon(pair: &Pair, times: u64, delta: f64) -> Option<Interval> {
         let found = Interval::bounded(lower, middle, upper);
         let found = best.map_or(found, |b| Interval::bounded(b.lower.max(found.lower), found.estimate, b.upper.min(found.upper)));
         best = Some(found);
-        if found.upper - found.lower <= AIM * found.upper.max(SMALL) || !(0.5..2.0).contains(&(middle / guess)) && middle < 1e-7 {
+        if found.is_narrow(AIM, SMALL) || !(0.5..2.0).contains(&(middle / guess)) && middle < 1e-7 {
             break;
         }
         let next = middle.clamp(0.125 * guess, 8.0 * guess);

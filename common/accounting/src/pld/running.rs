@@ -225,7 +225,7 @@ fn search(
         let best_so_far = best.map_or(found, |b| Interval::bounded(b.lower.max(found.lower), found.estimate, b.upper.min(found.upper)));
         best = Some(best_so_far);
         let aim = if current.line.near > COSTLY { later } else { aim };
-        let enough = effort == Effort::Rough || best_so_far.upper - best_so_far.lower <= aim * GAP * best_so_far.upper.max(SMALL);
+        let enough = effort == Effort::Rough || best_so_far.is_narrow(aim * GAP, SMALL);
         // A tilt at which other outcomes have the weight than those that matter says nothing about a better one.
         let (_, log_delta) = current.centre().saddle(current.line.theta);
         let near = log_delta >= 2.0 * delta.ln() - 5.0 && log_delta <= 0.3 * delta.ln();

@@ -190,3 +190,49 @@ fn fifty_runs_are_read() {
     let exact = plan(&[(5.0, 0.1, 10_000)], Neighbours::AddRemove);
     assert!((exact..1.1 * exact).contains(&before.get()), "{before:?} {exact}");
 }
+
+/// Proofs `envelopes.md`, (2): steps that are unsampled Gaussians, beside others, are one Gaussian with the sum of their squares.
+#[test]
+fn gaussian_steps_of_a_product_are_one_gaussian() {
+    let profile = |gaussians: &[(f64, u64)], delta: f64| {
+        let mut plan = Plan::new(Neighbours::ReplaceOne);
+        plan.append(Phase::gaussian(3.0, Sampling::Poisson(0.1), 50)).unwrap();
+        for &(sigma, times) in gaussians {
+            plan.append(Phase::gaussian(sigma, Sampling::None, times)).unwrap();
+        }
+        plan.epsilon(Delta::new(delta).unwrap())
+    };
+    // 4/10² + 12/20² = 1/σ² + 3/20².
+    let sigma = (4.0 / 100.0 + 9.0 / 400.0f64).sqrt().recip();
+    for delta in [1e-3, 1e-6, 1e-10] {
+        let (apart, together) = (profile(&[(10.0, 4), (20.0, 12)], delta), profile(&[(sigma, 1), (20.0, 3)], delta));
+        assert!(apart.lower <= together.upper && together.lower <= apart.upper, "{delta}: {apart:?} {together:?}");
+    }
+}
+
+/// What is given back is what is renounced of the sum, and never of what a budget must once have held.
+#[test]
+fn what_is_renounced_is_given_back_and_the_peak_stays() {
+    let limit = Epsilon::new(100.0).unwrap();
+    let (looks, steps) = (run(&[(10.0, 1.0, 30)], Relation::ReplaceOne), run(&[(3.0, 0.05, 200), (10.0, 1.0, 4)], Relation::ReplaceOne));
+    let mut runs = Runs::default();
+    book(&mut runs, &looks);
+    book(&mut runs, &steps);
+    let charge = |sigma: f64, rate: f64| Prices::new(Relation::ReplaceOne).of(&event(sigma, rate)).unwrap();
+    let (before, failure) = (runs.envelope().parts().0, runs.envelope().failure);
+    let read = runs.protected_loss(delta());
+    assert_eq!(runs.protected_spent(limit, delta()), read);
+    // Twenty looks of the first run, and all that is left of the second: 4/100 each, and nothing for what is sampled.
+    let back = runs.renounce(&[(charge(10.0, 1.0), 20)]) + runs.renounce(&[(charge(3.0, 0.05), 200), (charge(10.0, 1.0), 4)]);
+    assert!((back - 24.0 * 0.04).abs() < 1e-9, "{back}");
+    let (after, same) = (runs.envelope().parts().0, runs.envelope().failure);
+    assert!(after >= before - back && after <= (before - back) * (1.0 + 1e-12) && same == failure);
+    assert_eq!(runs.protected_loss(delta()), read);
+    assert!(runs.protected_spent(limit, delta()).epsilon < read.epsilon);
+    // A budget that never held the sum at its largest gets nothing back.
+    let tight = Epsilon::new(read.epsilon.get() * 0.999).unwrap();
+    assert_eq!(runs.protected_spent(tight, delta()), read);
+    // Never more than all.
+    runs.renounce(&[(charge(1.0, 1.0), 1000)]);
+    assert!(runs.envelope().parts().0 >= 0.0);
+}

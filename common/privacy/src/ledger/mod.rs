@@ -15,6 +15,7 @@
 //! * RESERVED is durable before anything runs, and is never refunded: a crash after it discards all noise and trains again
 //!   under the same reservation, because nothing had left the process; a RETRIED row says so, and there are few ([`reserve`]).
 //! * RESTORED closes all plans of a copy that was put back ([`Ledger::close_open`]).
+//! * RENOUNCED closes the plan of one run for good ([`Ledger::renounce`]).
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
 //! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
 //! * The highest row is kept in a second place too ([`file::SecondPlace`]): row first, then the place, then the permit. A ledger that is
@@ -382,8 +383,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.totals.prices()
     }
 
-    /// Loss of all charged events, at the budget's δ, as the filter of the budget reads it: above the budget if and only if the filter would
-    /// not have admitted them ([`dp_pvi_accounting::proofs::filter`]).
+    /// Loss of all charged events, at the budget's δ, as the filter of the budget reads it ([`dp_pvi_accounting::proofs::filter`]), less what renounced visits gave
+    /// back.
     ///
     /// # Errors
     /// None today; an accountant may come to refuse.
@@ -411,6 +412,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
                     if matches!(body, RowBody::Planned { .. }) || self.rule() != FilterRule::Envelopes {
                         last = read(&totals);
                     }
+                }
+                body @ RowBody::Renounced { .. } => {
+                    totals.apply(body)?;
+                    last = read(&totals);
                 }
                 body => totals.apply(body)?,
             }
@@ -474,7 +479,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             let failure = total.failure().max(fallback_total.failure());
             total.add(&self.totals.priced_after(events, delta, failure)?)?;
             fallback_total.add(&self.totals.priced_after(fallback, delta, failure)?)?;
-            let within = |sum: &Sum, limit: Epsilon| sum.protected_filtered(limit, delta).epsilon <= limit;
+            let within = |sum: &Sum, limit: Epsilon| sum.admitted(limit, delta).epsilon <= limit;
             if !within(&total, epsilon) || self.fallback_cap.is_some_and(|cap| !within(&fallback_total, cap)) {
                 return Ok(fits);
             }
@@ -568,7 +573,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             total.add(more)?;
             let delta = self.budget.delta;
             // Runs are chosen by people who saw earlier results; so is where a run ends that the site need not pay to its end.
-            let loss = total.protected_filtered(limit, delta);
+            let loss = total.admitted(limit, delta);
             let would_be = if total.non_private() && !self.budget.allow_non_private { Epsilon::INFINITE } else { loss.epsilon };
             if would_be > limit {
                 return Err(scope.exceeded(would_be, limit));
@@ -615,8 +620,8 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         let mut total = self.totals.fallback_total().clone();
         total.add(more)?;
         let delta = self.budget.delta;
-        let loss = if self.budget.allow_non_private { total.protected_filtered(cap, delta) } else { total.filtered(cap, delta) };
-        let would_be = loss.epsilon;
+        let forbidden = total.non_private() && !self.budget.allow_non_private;
+        let would_be = if forbidden { Epsilon::INFINITE } else { total.admitted(cap, delta).epsilon };
         if would_be > cap { Err(LedgerError::OverFallback { would_be: would_be.get(), limit: cap.get() }) } else { Ok(()) }
     }
 

@@ -116,6 +116,11 @@ pub enum RowBody {
     ),
     /// This file was put back from a copy: no plan that stands before it has visits left.
     Restored,
+    /// The site renounces, for ever, all visits of a planned run that it has not reserved. Those of them that are unsampled Gaussians give their μ² back.
+    Renounced {
+        /// Which run.
+        run: RunId,
+    },
 }
 
 /// All events of a run, and what they were charged as.
@@ -143,6 +148,7 @@ enum Written {
     Units(String),
     Planned { run: RunId, delta: Delta, joint: PlannedEvents, fallback: Option<PlannedEvents> },
     Restored,
+    Renounced { run: RunId },
 }
 
 impl From<RowBody> for Written {
@@ -163,6 +169,7 @@ impl From<RowBody> for Written {
             RowBody::Units(words) => Self::Units(words),
             RowBody::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
             RowBody::Restored => Self::Restored,
+            RowBody::Renounced { run } => Self::Renounced { run },
         }
     }
 }
@@ -185,6 +192,7 @@ impl From<Written> for RowBody {
             Written::Units(words) => Self::Units(words),
             Written::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
             Written::Restored => Self::Restored,
+            Written::Renounced { run } => Self::Renounced { run },
         }
     }
 }

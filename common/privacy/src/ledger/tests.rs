@@ -18,6 +18,7 @@ use dp_pvi_unsealed::Unsealed;
 mod aggregated;
 mod envelopes;
 mod filter;
+mod renounced;
 mod state;
 
 type TestLedger = Ledger<MemoryStore, SigningKey>;

@@ -61,6 +61,8 @@ pub(crate) struct Totals {
     prices: Prices,
     frozen: FreezeState,
     units: Option<String>,
+    /// Whether the ledger was ever put back from a copy: then nothing is given back.
+    restored: bool,
 }
 
 impl Totals {
@@ -78,6 +80,7 @@ impl Totals {
             prices: Prices::new(relation),
             frozen: FreezeState::Open,
             units: None,
+            restored: false,
         }
     }
 
@@ -210,6 +213,11 @@ impl Totals {
         open.into_iter().map(|(_, id, state)| (id, state)).collect()
     }
 
+    /// Whether a run was charged as a whole and has visits left.
+    pub(crate) fn has_visits_left(&self, run: &RunId) -> bool {
+        self.left.get(run).is_some_and(|left| !left.is_done())
+    }
+
     /// Runs that were charged as a whole and have visits left.
     pub(crate) fn open_plans(&self) -> u64 {
         self.left.values().filter(|left| !left.is_done()).count() as u64
@@ -272,8 +280,10 @@ impl Totals {
                     return Err(corrupt("a ledger that was restored with open reservations"));
                 }
                 self.left.retain(|_, left| left.is_done());
+                self.restored = true;
                 Ok(())
             }
+            RowBody::Renounced { run } => self.renounce(run).map(drop),
         }
     }
 
@@ -346,6 +356,21 @@ impl Totals {
             (Some(_), None) | (None, Some(_)) => return Err(corrupt("a run that is aggregated in part")),
         }
         Ok(())
+    }
+
+    /// What is left of a run's plan, which no visit will ever take; and the μ² that comes back, of both sums.
+    fn renounce(&mut self, run: &RunId) -> Result<(f64, f64), LedgerError> {
+        let Some(left) = self.left.remove(run) else { return Err(corrupt("a plan that is renounced and is none")) };
+        if self.restored {
+            return Ok((0.0, 0.0));
+        }
+        let visits = |left: &BTreeMap<Vec<u8>, u64>| -> Result<Vec<(Charge, u64)>, LedgerError> {
+            left.iter().filter(|(_, times)| **times > 0).map(|(event, times)| Ok((self.prices.of(&read(event)?)?, *times))).collect()
+        };
+        let joint = visits(&left.joint)?;
+        let worst = left.fallback.as_ref().map(visits).transpose()?;
+        let back = self.total.renounce(&joint);
+        Ok((back, self.fallback_total.renounce(worst.as_ref().unwrap_or(&joint))))
     }
 
     /// A visit of a planned run.
@@ -448,6 +473,14 @@ impl Sum {
         Ok(())
     }
 
+    /// Gives back what will never be released; nothing where visits are added up.
+    fn renounce(&mut self, visits: &[(Charge, u64)]) -> f64 {
+        match self {
+            Self::Each(_) => 0.0,
+            Self::Runs(runs) => runs.renounce(visits),
+        }
+    }
+
     /// What the φ of all runs come to; nothing where visits are added up.
     pub(crate) fn failure(&self) -> f64 {
         match self {
@@ -463,19 +496,20 @@ impl Sum {
         }
     }
 
-    /// What the filter of this limit reads, releases without protection left out.
-    pub(crate) fn protected_filtered(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
+    /// What the filter compares with this limit, releases without protection left out: above it if and only if the filter would not have admitted them, each at its
+    /// time.
+    pub(crate) fn admitted(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
         match self {
             Self::Each(sum) => sum.protected_filtered(limit, delta),
             Self::Runs(runs) => runs.protected_loss(delta),
         }
     }
 
-    /// The same; ε = ∞ with a release without protection.
+    /// What is spent of this limit; ε = ∞ with a release without protection.
     pub(crate) fn filtered(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
         match self {
             Self::Each(sum) => sum.filtered(limit, delta),
-            Self::Runs(runs) => runs.loss(delta),
+            Self::Runs(runs) => runs.spent(limit, delta),
         }
     }
 

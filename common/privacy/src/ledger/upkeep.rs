@@ -67,6 +67,42 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(Closed { reservations: reservations.len() as u64, plans })
     }
 
+    /// Renounces, for ever, all visits of a run's plan that are not reserved, because the run is over or was given up: nothing more is released under this plan, and
+    /// going on would be a new charge. Visits that are unsampled Gaussians give their μ² back to what is left of the budget, the others and φ nothing, and no ledger
+    /// that was ever put back from a copy gives anything. The run's own price stays. Returns ε before and after; `None` where nothing was left to renounce.
+    ///
+    /// # Privacy
+    /// `dp_pvi_accounting::proofs::envelopes`, "Visits that are renounced".
+    ///
+    /// # Errors
+    /// Store.
+    pub fn renounce(&mut self, run: &RunId) -> Result<Option<(f64, f64)>, LedgerError> {
+        self.refuse_doubt()?;
+        if !self.totals.has_visits_left(run) {
+            return Ok(None);
+        }
+        let before = self.losses().joint.epsilon.get();
+        self.append(RowBody::Renounced { run: *run }, None)?;
+        Ok(Some((before, self.losses().joint.epsilon.get())))
+    }
+
+    /// The run was given up: reservations from which nothing was committed are closed, and stay charged; all other visits are renounced.
+    ///
+    /// # Errors
+    /// Store.
+    pub fn give_up(&mut self, run: &RunId) -> Result<(), LedgerError> {
+        for release in self.totals.reserved().iter().filter(|release| release.run == *run) {
+            self.settle(release, false, 0.0)?;
+        }
+        self.renounce(run).map(drop)
+    }
+
+    /// Whether visits of a run's plan are neither reserved nor renounced.
+    #[must_use]
+    pub fn has_visits_left(&self, run: &RunId) -> bool {
+        self.totals.has_visits_left(run)
+    }
+
     /// Whether a run went on, under a charge of its own, after the ledger had been put back from a copy.
     #[must_use]
     pub fn went_on_after_restore(&self, run: &RunId) -> bool {

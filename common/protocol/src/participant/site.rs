@@ -248,6 +248,17 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         stated.compare_at(&mut prices, task, &booked).map(Some)
     }
 
+    /// The run is over: renounces the visits of its plan that this site never reserved ([`Ledger::renounce`]). Returns ε that is spent, before and after; `None`
+    /// where nothing was left to renounce.
+    ///
+    /// # Errors
+    /// The ledger's store.
+    pub fn renounce(&mut self) -> Result<Option<(f64, f64)>, LedgerError> {
+        let State::Joined(joined) = &self.state else { return Ok(None) };
+        let run = joined.chain.run;
+        self.ledger.renounce(&run)
+    }
+
     /// Number of transcript entries that were received and checked.
     #[must_use]
     pub fn seen(&self) -> u32 {

@@ -1,0 +1,237 @@
+//! Where nothing is protected, where noise is little, where numbers reach at one δ and not at the next.
+
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small numbers of a test")]
+
+use crate::plan::Plan;
+use crate::pld::Interval;
+use crate::steps::{Mechanism, Neighbours, Phase, Sampling};
+use crate::unit::{Delta, Epsilon};
+
+fn at(delta: f64) -> Delta {
+    Delta::new(delta).unwrap()
+}
+
+fn plan(relation: Neighbours, phases: &[Phase]) -> Plan {
+    let mut plan = Plan::new(relation);
+    for phase in phases {
+        plan.append(*phase).unwrap();
+    }
+    plan
+}
+
+/// Numbers in [0, 1), the same in every run.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        f64::from(u32::try_from(self.0 >> 32).unwrap()) / 4_294_967_296.0
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        (low.ln() + self.next() * (high / low).ln()).exp()
+    }
+
+    fn plan(&mut self) -> Plan {
+        let relation = [Neighbours::AddRemove, Neighbours::ReplaceOne][usize::from(self.next() < 0.5)];
+        let phases: Vec<_> = (0..1 + (self.next() * 3.0) as usize)
+            .map(|_| {
+                let steps = self.between(1.0, 1000.0) as u64;
+                let sigma = self.between(0.3, 10.0);
+                let q = self.between(1e-3, 0.9);
+                let sampling = match (self.next() * 6.0) as u32 {
+                    0 => Sampling::None,
+                    1 => Sampling::WithoutReplacement(q),
+                    _ => Sampling::Poisson(q),
+                };
+                match (self.next() * 12.0) as u32 {
+                    0 => Phase { mechanism: Mechanism::Laplace { scale: 5.0 * sigma }, sampling: Sampling::None, steps: 1 + steps / 50 },
+                    1 => Phase {
+                        mechanism: Mechanism::Approximate { epsilon: 0.3 / sigma, delta: 0.0 },
+                        sampling: Sampling::None,
+                        steps: 1 + steps / 50,
+                    },
+                    _ => Phase::gaussian(sigma, sampling, steps),
+                }
+            })
+            .collect();
+        plan(relation, &phases)
+    }
+}
+
+fn box_of(epsilon: f64, delta: f64, steps: u64) -> Phase {
+    Phase { mechanism: Mechanism::Approximate { epsilon, delta }, sampling: Sampling::None, steps }
+}
+
+fn upper(phases: &[Phase], delta: f64) -> Interval {
+    let plan = plan(Neighbours::AddRemove, phases);
+    let (interval, alone) = (plan.epsilon(at(delta)), plan.epsilon_upper(at(delta), 1e-4));
+    assert_eq!(alone.is_infinite(), interval.upper.is_infinite(), "{phases:?} {delta:e}: {alone} {interval:?}");
+    interval
+}
+
+/// With more probability than δ a black box protects nothing: no ε is enough, and none is stated.
+#[test]
+fn finding_bugs_3_no_epsilon_is_finite_where_black_boxes_fail_more_often_than_delta() {
+    let gaussian = Phase::gaussian(2.0, Sampling::None, 3);
+    let sampled = Phase::gaussian(2.0, Sampling::Poisson(0.1), 30);
+    let laplace = Phase { mechanism: Mechanism::Laplace { scale: 2.0 }, sampling: Sampling::None, steps: 2 };
+    let rho = Phase { mechanism: Mechanism::Zcdp { rho: 0.1 }, sampling: Sampling::None, steps: 1 };
+    for (boxes, delta) in [
+        (vec![box_of(0.5, 1e-3, 1)], 1e-5),
+        (vec![box_of(0.1, 1e-6, 50)], 1e-5),
+        (vec![box_of(0.1, 1e-6, 5), box_of(0.2, 3e-6, 2)], 1e-5),
+        (vec![box_of(0.0, 0.5, 1)], 0.4),
+        (vec![box_of(1.0, 1e-299, 2)], 1e-300),
+        (vec![box_of(1.0, 1.000_000_1e-5, 1)], 1e-5),
+    ] {
+        for others in [vec![], vec![gaussian], vec![sampled], vec![laplace], vec![rho], vec![gaussian, sampled, laplace]] {
+            let phases = [boxes.clone(), others].concat();
+            assert_eq!(upper(&phases, delta), Interval::exact(f64::INFINITY), "{phases:?} at {delta:e}");
+            let text = serde_json::to_string(&upper(&phases, delta)).unwrap();
+            assert_eq!(text, r#"{"lower":null,"estimate":null,"upper":null}"#);
+        }
+    }
+    // All of δ is gone: what has no largest loss is not protected either.
+    assert!(upper(&[box_of(1.0, 1e-5, 1), gaussian], 1e-5).upper.is_infinite());
+}
+
+#[test]
+fn finding_bugs_3_black_boxes_that_fail_just_as_often_as_delta_cost_the_sum_of_their_epsilons() {
+    for (boxes, delta, sum) in [
+        (vec![box_of(1.0, 1e-5, 1)], 1e-5, 1.0),
+        (vec![box_of(0.5, 1e-6, 10)], 1e-5, 5.0),
+        (vec![box_of(0.25, 1e-6, 4), box_of(1.0, 6e-6, 1)], 1e-5, 2.0),
+        (vec![box_of(1.0, 1e-300, 1)], 1e-300, 1.0),
+        (vec![box_of(2.0, 1e-20, 3)], 3e-20, 6.0),
+        (vec![box_of(0.5, 0.0, 3)], 1e-300, 1.5),
+        (vec![box_of(600.0, 0.3, 1)], 0.3, 600.0),
+    ] {
+        let found = upper(&boxes, delta);
+        assert!(found.upper <= sum * (1.0 + 1e-15) && found.lower >= 0.0 && found.lower <= found.estimate, "{boxes:?}: {found:?} {sum}");
+        assert!(boxes.len() > 1 || boxes[0].steps > 1 || found.upper == sum, "{boxes:?}: {found:?}");
+    }
+    let mut draws = Draws(1_234_567);
+    for _ in 0..40 {
+        let boxes: Vec<_> = (0..1 + (draws.next() * 4.0) as usize)
+            .map(|_| box_of(draws.between(1e-2, 3.0), draws.between(1e-12, 1e-3), 1 + (draws.next() * 5.0) as u64))
+            .collect();
+        let times = |phase: &Phase| phase.steps as f64;
+        let one = |phase: &Phase| match phase.mechanism {
+            Mechanism::Approximate { epsilon, delta } => (epsilon, delta),
+            _ => unreachable!(),
+        };
+        let (epsilon, delta) = boxes.iter().fold((0.0, 0.0), |(e, d), b| (e + times(b) * one(b).0, d + times(b) * one(b).1));
+        let found = upper(&boxes, delta * (1.0 + 1e-12));
+        assert!(found.upper <= epsilon * (1.0 + 1e-12), "{boxes:?}: {found:?} {epsilon}");
+        // 1 − Π(1 − δ) > Σδ(1 − Σδ).
+        assert!(upper(&boxes, delta * (1.0 - delta)).upper.is_infinite(), "{boxes:?} below {delta:e}");
+    }
+}
+
+/// ε(δ) falls, and δ(ε) falls, from 0.1 down to 1e-300: also where transforms reach at one δ and not at the next.
+#[test]
+fn epsilon_and_delta_fall_down_to_the_smallest_numbers() {
+    let mut draws = Draws(88_172_645_463_325_252);
+    let poisson = |relation, sigma: f64, q: f64, steps| plan(relation, &[Phase::gaussian(sigma, Sampling::Poisson(q), steps)]);
+    let mut plans = vec![
+        poisson(Neighbours::ReplaceOne, 1.0, 0.5, 3),
+        poisson(Neighbours::AddRemove, 0.02, 1e-9, 1000),
+        plan(Neighbours::AddRemove, &[Phase::gaussian(7.509_554_3, Sampling::WithoutReplacement(0.008_041), 1), box_of(0.968_286, 0.0, 1)]),
+    ];
+    plans.extend((0..3).map(|_| draws.plan()));
+    for plan in plans {
+        let mut before = 0.0;
+        for k in 0..16 {
+            let delta = 10f64.powi(if k == 0 { -1 } else { -20 * k });
+            let found = plan.epsilon(at(delta));
+            let name = format!("{:?} {:?} at {delta:e}: {found:?} after {before}", plan.relation(), plan.phases());
+            assert!(found.upper >= before && found.upper.is_finite(), "{name}");
+            assert!(found.lower <= found.estimate && found.estimate <= found.upper, "{name}");
+            before = found.upper;
+        }
+        let (end, mut least) = (before, 1.0);
+        for k in 0..8 {
+            let epsilon = end * (f64::from(k) / 8.0).powi(2);
+            let found = plan.delta(Epsilon::new(epsilon).unwrap());
+            let name = format!("{:?} {:?} at {epsilon}: {found:?} after {least:e}", plan.relation(), plan.phases());
+            assert!(found.upper <= least * (1.0 + 1e-9) && found.lower <= found.estimate && found.estimate <= found.upper, "{name}");
+            least = found.upper;
+        }
+    }
+}
+
+/// Bounds in closed form hold what transforms and the grid say, and are near to each other where there is little noise.
+#[test]
+fn gaussians_whose_number_is_random_lie_between_closed_forms() {
+    for relation in [Neighbours::AddRemove, Neighbours::ReplaceOne] {
+        for (sigma, sampling, steps, near) in [
+            (1.0, Sampling::Poisson(0.1), 20, false),
+            (0.6, Sampling::Poisson(0.01), 300, false),
+            (2.0, Sampling::WithoutReplacement(0.2), 10, false),
+            (1.0, Sampling::RandomAllocation(10), 2, false),
+            (0.3, Sampling::Poisson(0.5), 4, false),
+            (0.01, Sampling::Poisson(0.5), 10, true),
+            (0.002, Sampling::Poisson(0.3), 3, true),
+            (0.01, Sampling::WithoutReplacement(0.5), 6, true),
+        ] {
+            let phases = [Phase::gaussian(sigma, sampling, steps), Phase::gaussian(20.0 * sigma, Sampling::None, 2)];
+            let plan = plan(relation, &phases);
+            let engine = super::Engine::new(relation, plan.phases());
+            for delta in [1e-2, 1e-5, 1e-9] {
+                let (closed, found) = (engine.sandwich(at(delta)), plan.epsilon(at(delta)));
+                let name = format!("{relation:?} {phases:?} {delta}: {closed:?} {found:?}");
+                assert!(closed.lower <= found.upper * (1.0 + 1e-9) && found.lower <= closed.upper * (1.0 + 1e-9), "{name}");
+                // From below opposite terms are taken for half as far from each other as they are.
+                let opposite = relation == Neighbours::ReplaceOne && matches!(sampling, Sampling::Poisson(_));
+                assert!(!near || opposite || closed.is_narrow(1e-3, 0.05), "{name}");
+            }
+            for epsilon in [0.0, 0.3, 3.0] {
+                let (closed, found) = (engine.sandwich_delta(epsilon), plan.delta(Epsilon::new(epsilon).unwrap()));
+                assert!(
+                    closed.lower <= found.upper * (1.0 + 1e-9) && found.lower <= closed.upper * (1.0 + 1e-9),
+                    "{relation:?} {phases:?} {epsilon}: {closed:?} {found:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Lower bounds by draws of random allocations (the audit's Jensen bounds): nothing that is stated is below them.
+#[test]
+fn finding_audit_2_b8_no_estimate_of_random_allocation_is_below_what_is_lost_for_sure() {
+    for (sigma, batches, delta, truth) in [(0.001, 2, 1e-5, 504_263.0), (0.05, 1000, 1e-8, 304.4), (0.3, 2, 1e-300, 128.1)] {
+        let plan = plan(Neighbours::AddRemove, &[Phase::gaussian(sigma, Sampling::RandomAllocation(batches), 1)]);
+        let found = plan.epsilon(at(delta));
+        assert!(found.upper >= truth && found.lower > 0.9 * truth, "{found:?} {truth}");
+        assert!(found.known_estimate().is_none_or(|estimate| estimate >= truth), "{found:?} {truth}");
+    }
+}
+
+/// What took up to 47 s of processor time is answered in closed form, at every δ and ε.
+#[test]
+fn finding_bugs_11_little_noise_is_answered_in_closed_form() {
+    for (sigma, q, steps) in [(0.001, 0.5, 1), (0.002, 1e-9, 1), (0.02, 1e-9, 1000), (0.1, 1e-9, 1000)] {
+        let plan = plan(Neighbours::AddRemove, &[Phase::gaussian(sigma, Sampling::Poisson(q), steps)]);
+        let engine = super::Engine::new(plan.relation(), plan.phases());
+        assert!(engine.sandwich_delta(0.0).is_narrow(1e-4, 0.0) && engine.slow_uppers(&[0.0, 1.0]).is_some(), "{sigma} {q} {steps}");
+        let (found, advantage) = (plan.epsilon(at(1e-5)), plan.advantage().upper);
+        let drawn = -(steps as f64 * (-q).ln_1p()).exp_m1();
+        assert!(found.is_narrow(1e-4, 0.05) && advantage <= drawn * (1.0 + 1e-6), "{found:?} {advantage:e} of {drawn:e}");
+        assert!(drawn > 1e-5 || found == Interval::exact(0.0));
+    }
+}
+
+#[test]
+fn a_plan_that_goes_on_from_another_one_is_told_from_others() {
+    let (a, b) = (Phase::gaussian(1.0, Sampling::Poisson(0.01), 300), Phase::gaussian(4.0, Sampling::None, 2));
+    let all = plan(Neighbours::AddRemove, &[a, b]);
+    let part = plan(Neighbours::AddRemove, &[Phase { steps: 100, ..a }]);
+    assert_eq!(all.beyond(&part), Some(vec![Phase { steps: 200, ..a }, b]));
+    assert_eq!(all.beyond(&all), Some(vec![]));
+    assert_eq!(part.beyond(&all), None);
+    assert_eq!(all.beyond(&plan(Neighbours::ReplaceOne, &[a])), None);
+    assert_eq!(all.beyond(&plan(Neighbours::AddRemove, &[Phase { steps: 301, ..a }])), None);
+}
