@@ -71,7 +71,7 @@ impl Task {
     /// `task.toml`.
     #[must_use]
     pub fn toml(&self) -> String {
-        let mut text = String::from("name = \"test\"\n[schema]\nfile = \"schema.toml\"\n[model]\n");
+        let mut text = String::from("name = \"test\"\neven_if_worthless = true\n[schema]\nfile = \"schema.toml\"\n[model]\n");
         let mut line = |l: String| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{l}");

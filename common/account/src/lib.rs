@@ -16,9 +16,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use dp_pvi_accounting::exchange::{self, EventsError};
 use dp_pvi_accounting::unit::{InvalidUnit, rounded_down, rounded_up};
 use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Interval, Plan, Relation};
+use dp_pvi_exchange::{self as exchange, EventsError};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 

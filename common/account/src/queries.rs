@@ -2,9 +2,9 @@
 
 use dp_pvi_accounting::calibrate::{self, Target};
 use dp_pvi_accounting::comparison::zcdp_epsilon;
-use dp_pvi_accounting::exchange::unambiguous;
 use dp_pvi_accounting::unit::{Delta, Epsilon};
 use dp_pvi_accounting::{AccountantError, Interval, Mechanism, Neighbours, Phase, Plan, Sampling};
+use dp_pvi_exchange::unambiguous;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,9 +1,9 @@
 //! Steps of one mechanism: what they cost, and what is found for a target.
 
 use dp_pvi_accounting::calibrate::{self, Target};
-use dp_pvi_accounting::exchange;
 use dp_pvi_accounting::unit::{Delta, Epsilon};
 use dp_pvi_accounting::{Interval, MOST_BATCHES, Neighbours, Phase, Plan, Sampling};
+use dp_pvi_exchange as exchange;
 use serde::Serialize;
 
 use super::AccountError;

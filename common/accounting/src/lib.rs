@@ -49,7 +49,6 @@ mod composition;
 mod engine;
 mod envelope;
 pub mod event;
-pub mod exchange;
 mod filter;
 pub mod gdp;
 mod losses;

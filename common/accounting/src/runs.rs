@@ -242,8 +242,7 @@ impl Runs {
 
     /// What is spent of a budget of `limit`: the same, less what renounced visits gave back. Where envelopes alone do not keep to the budget (a first run that its own
     /// ε admitted), nothing is given back.
-    #[must_use]
-    pub fn protected_spent(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
+    fn protected_spent(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
         let gaussian = if self.together(self.peak, delta).epsilon <= limit { self.sum.gaussian } else { self.peak };
         self.read(gaussian, delta)
     }

@@ -1,6 +1,6 @@
 //! The accountant of `dp-pvi-accounting` for Python: what the package `dp_pvi_accounting` calls, and nothing that a user calls himself.
 //!
-//! Events come as text, as their classes print themselves ([`dp_pvi_accounting::exchange`]); so the objects of Google's `dp_accounting` are taken as well
+//! Events come as text, as their classes print themselves ([`dp_pvi_exchange`]); so the objects of Google's `dp_accounting` are taken as well
 //! as our own. Numbers come and go as lists; shapes and numpy are the business of the Python side.
 //!
 //! While anything is computed the interpreter's lock is released. A plan has a lock of its own, so that two threads may ask the same one.
@@ -15,7 +15,7 @@ mod _native {
     use std::sync::Mutex;
 
     use dp_pvi_accounting::calibrate::{self, Target};
-    use dp_pvi_accounting::exchange::{printed, read_plan, written};
+    use dp_pvi_exchange::{printed, read_plan, written};
     use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Interval, Neighbours, Plan};
     use pyo3::exceptions::{PyRuntimeError, PyValueError};
     use pyo3::prelude::*;

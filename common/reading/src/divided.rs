@@ -68,7 +68,8 @@ pub fn without(task: &ResolvedTask, releases: &SiteReleases<'_>, site: usize) ->
     }
 }
 
-/// The same, and nowhere wider than the prior: in a direction of which what is left says less than the prior, mean and spread are the prior's. A scale that was learned counts as large
+/// The same, and nowhere wider than the prior: in a direction of which what is left says less than the prior, the spread is the prior's, and so is the mean where it is farther from it than
+/// [`FARTHEST`]. A scale that was learned counts as large
 /// as it is likely to be. `None` for numbers that cannot be computed with.
 fn never_wider(task: &Setting<'_>, divided: Divided) -> Option<Divided> {
     let mut prior = task.priors();
@@ -87,6 +88,9 @@ fn never_wider(task: &Setting<'_>, divided: Divided) -> Option<Divided> {
     Some(Divided { natural_parameters, plain, raised: divided.raised + directions, ..divided })
 }
 
+/// Prior standard deviations beyond which a mean that is less certain than the prior is taken for noise.
+const FARTHEST: f64 = 3.0;
+
 /// Natural parameters under a prior of these means and precisions, and in how many directions they became the prior's.
 fn prior_where_less_is_known(family: Family, [mean, precision]: [&[f64]; 2], natural: &[f64]) -> Option<(Vec<f64>, usize)> {
     let d = family.dimension();
@@ -102,7 +106,9 @@ fn prior_where_less_is_known(family: Family, [mean, precision]: [&[f64]; 2], nat
         let less = |j: &usize| natural[d + j] < precision[*j];
         let mut own = natural.to_vec();
         for j in (0..d).filter(less) {
-            (own[j], own[d + j]) = (precision[j] * mean[j], precision[j]);
+            let moved = (natural[j] / natural[d + j] - mean[j]) * precision[j].sqrt();
+            let kept = if natural[d + j] > 0.0 && moved.abs() <= FARTHEST { natural[j] / natural[d + j] } else { mean[j] };
+            (own[j], own[d + j]) = (precision[j] * kept, precision[j]);
         }
         return Some((own, (0..d).filter(less).count()));
     };
@@ -118,7 +124,14 @@ fn prior_where_less_is_known(family: Family, [mean, precision]: [&[f64]; 2], nat
     let along = eigen.eigenvectors.tr_mul(&slope);
     let known = |i: usize| eigen.eigenvalues[i] >= 1.0;
     let values = DVector::from_fn(d, |i, _| if known(i) { eigen.eigenvalues[i] } else { 1.0 });
-    let pull = DVector::from_fn(d, |i, _| if known(i) { along[i] } else { 0.0 });
+    let pull = DVector::from_fn(d, |i, _| {
+        let moved = along[i] / eigen.eigenvalues[i];
+        match known(i) {
+            true => along[i],
+            false if eigen.eigenvalues[i] > 0.0 && moved.abs() <= FARTHEST => moved,
+            false => 0.0,
+        }
+    });
     let whitened = &eigen.eigenvectors * DMatrix::from_diagonal(&values) * eigen.eigenvectors.transpose();
     let new = DMatrix::from_fn(d, d, |i, j| whitened[(i, j)] * root[i] * root[j]);
     let h = &new * DVector::from_column_slice(mean) + (&eigen.eigenvectors * pull).component_mul(&root);

@@ -149,7 +149,8 @@ async fn results_of_a_run_go_where_links_lead_and_their_loss_is_told() {
     assert!(std::fs::read_to_string(fed.path("real.html")).unwrap().ends_with("</html>"));
     let printed = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = printed.lines().collect();
-    assert!(lines.len() == 3 && lines[..2].iter().all(|line| line.starts_with('{')) && lines[2].contains("results written"), "{printed}");
+    // Two rounds, and how the run ended.
+    assert!(lines.len() == 4 && lines[..3].iter().all(|line| line.starts_with('{')) && lines[3].contains("results written"), "{printed}");
 
     let exported = program(&fed, &["export", "-o", folder]).stdout(full()).output().unwrap();
     lost(&exported, &["export"]);

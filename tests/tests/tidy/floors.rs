@@ -13,6 +13,7 @@ use serde::Deserialize;
 const FLOORS: &[(&str, &[&str])] = &[
     ("expfam", &[]),
     ("accounting", &[]),
+    ("exchange", &["accounting"]),
     ("verifier", &[]),
     ("calculator", &["accounting"]),
     ("unsealed", &[]),
@@ -24,7 +25,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("posterior", &["expfam", "accounting", "privacy", "numerics", "schema", "models"]),
     ("reading", &["expfam", "accounting", "privacy", "numerics", "schema", "models", "posterior", "verifier"]),
     ("forecast", &["expfam", "accounting", "privacy", "posterior", "reading"]),
-    ("account", &["accounting", "posterior", "forecast", "verifier"]),
+    ("account", &["accounting", "exchange", "posterior", "forecast", "verifier"]),
     ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "reading", "records"]),
     ("data", &["privacy", "records", "schema"]),
     ("secagg", &["accounting", "privacy"]),

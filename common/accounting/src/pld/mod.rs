@@ -18,8 +18,7 @@
 //!
 //! No pair smaller than D dominates; but several steps may lose less than its composition, and at least what data sets attain ([`Plan::attained`](super::Plan::attained)).
 //! # Numbers
-//! * One step alone is integrated, with little noise in closed form (`closed`); unsampled Gaussians alone have a closed form ([`super::gdp`]), and so have bounds on plans
-//!   with little noise ([`crate::proofs::transforms`], "Gaussians whose number is random"). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
+//! * One step alone is integrated, with little noise in closed form (`closed`); unsampled Gaussians alone have one ([`super::gdp`]). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
 //!   Many equal rare steps are told apart by the number of outcomes far out (`rare`), some 1e-5 apart.
 //!   Where transforms decay too slowly (very few steps, different rare ones, losses without a density), the grid answers:
 //! * `grid` puts a step on a grid from both sides. Cells of width w move ε up by about T(θ+1)w²/12 and down by half of that, averaged under
@@ -38,8 +37,7 @@
 //!   call and its defect is charged), and that `exp`, `ln_1p`, `exp_m1`, `erfc` are good to a few roundings.
 //! * Measured only: the estimate. It is clamped into the certificate. On the reference table it agrees to 1e-9 where the contour converges;
 //!   where it does not (few or very rare steps), the estimate extrapolates the upper bounds of two grids.
-//! * Out of reach (many different rare steps): a wider interval from basic composition, Rényi bounds, closed forms and single steps; of an interval that is wider than
-//!   two per cent no estimate is stated ([`Interval::known_estimate`]).
+//! * Out of reach (many different rare steps): a wider interval from basic composition, Rényi bounds, closed forms and single steps.
 
 pub(crate) mod allocation;
 mod cgf;
@@ -106,14 +104,15 @@ impl From<Stated> for Interval {
     }
 }
 
-/// Bounds this far apart, relative to the upper one, leave no estimate.
+/// An estimate this far below the upper bound, relative to it, is not told.
 const TOLD: f64 = 0.02;
 
 impl Interval {
-    /// The estimate, where the bounds are within two per cent of each other. Further apart, how good it is nobody knows: the bounds say all there is.
+    /// The estimate, where it is within two per cent of the upper bound: what is true can then be at most so much larger. Further below, how good it is nobody knows: the bounds
+    /// say all there is.
     #[must_use]
     pub fn known_estimate(&self) -> Option<f64> {
-        self.is_narrow(TOLD, 0.0).then_some(self.estimate)
+        (self.upper.is_finite() && self.upper - self.estimate <= TOLD * self.upper).then_some(self.estimate)
     }
 
     /// An interval of one point.

@@ -115,10 +115,10 @@ fn without_an_ordinary_site_a_run_is_nearly_the_run_that_never_had_it() {
 }
 
 /// A site whose labels are flipped has drawn the run far away. What is left comes back by half of the way or more, and its intervals say how exactly: with
-/// full covariance to within a standard deviation; with a mean field they are so wide, for the changes that its diagonals showed, that they say little else.
+/// full covariance to within a standard deviation; with a mean field to within half a one, for most of its intervals are as wide as the prior (they are never wider), and say little else.
 #[test]
 fn without_a_flipped_site_the_intervals_reach_back() {
-    for (approximation, most) in [("full-covariance", 0.8), ("mean-field", 0.1)] {
+    for (approximation, most) in [("full-covariance", 0.8), ("mean-field", 0.5)] {
         for epsilon in [2000.0, 1.0] {
             for seed in 1..=10 {
                 let federation = Federation { epsilon, approximation, labels: Labels::FlippedAtTheLast, ..FEDERATION };

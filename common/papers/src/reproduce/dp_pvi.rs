@@ -45,7 +45,8 @@ impl Figure {
         } else {
             ("local", String::new())
         };
-        let most = if method.aggregated { String::new() } else { format!("max_units = {}\n", sites * self.units(quick)) };
+        // As many as all sites have together: no site of a figure lies.
+        let most = if method.aggregated { "" } else { "max_units = 50000\n" };
         let split = if method.pooled || !method.depends_on_split { "rho = 0.0\nkappa = 0.0\n".to_owned() } else { shares(split) };
         format!(
             "name = \"{}, {}\"\nseeds = {seeds:?}\nevaluate_every = {}\n\n[task.model]\n{model}\n[task.schema]\nfile = \"{schema}\"\n\n\

@@ -123,8 +123,10 @@ fn an_aggregated_experiment_states_both_losses() {
         "--set",
         "task.privacy.epsilon=2",
     ];
-    let summary = |more: &[&str]| lines(&run(directory.path(), "small.toml", &[&common, more].concat())).pop().unwrap();
-    let (local, aggregated) = (summary(&[]), summary(&trust));
+    // Under aggregated trust the bound stands in [aggregation].
+    std::fs::write(directory.path().join("sum.toml"), EXPERIMENT.replace("max_units = 1000000\n", "")).unwrap();
+    let summary = |file: &str, more: &[&str]| lines(&run(directory.path(), file, &[&common, more].concat())).pop().unwrap();
+    let (local, aggregated) = (summary("small.toml", &[]), summary("sum.toml", &trust));
     for line in [&local, &aggregated] {
         let epsilon = line["epsilon"].as_f64().unwrap();
         assert!(epsilon <= 2.0 && epsilon > 1.99, "{line}");

@@ -10,17 +10,30 @@
 //!
 //! Noise multipliers are noise over the norm of one record's term there as here, whatever the relation. JSON also takes a privacy measure of OpenDP with its
 //! loss, and lists. What has no proved bound here is refused by its name.
+//!
+//! ```rust
+//! use dp_pvi_exchange::{printed, read_plan, written};
+//! use dp_pvi_accounting::Neighbours;
+//!
+//! let text = "SelfComposedDpEvent(event=PoissonSampledDpEvent(sampling_probability=0.01, event=GaussianDpEvent(noise_multiplier=1.0)), count=1000)";
+//! let plan = read_plan(text, Neighbours::AddRemove)?;
+//! let again = written(&plan).map(|event| printed(&event));
+//! assert_eq!(again.as_deref(), Some(format!("ComposedDpEvent(events=[{text}])").as_str()));
+//! let refused = read_plan("PoissonSampledDpEvent(0.1, LaplaceDpEvent(1.0))", Neighbours::AddRemove).unwrap_err();
+//! assert!(refused.to_string().starts_with("PoissonSampledDpEvent: no proved bound"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod json;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use serde_json::{Map, Value, json};
-
 pub use json::unambiguous;
 
-use super::{AccountantError, Delta, Epsilon, Mechanism, Neighbours, Phase, Plan, Sampling};
+use serde_json::{Map, Value, json};
+
+use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Mechanism, Neighbours, Phase, Plan, Sampling};
 
 /// Most events inside each other.
 const DEEPEST: usize = 64;

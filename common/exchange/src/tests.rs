@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Delta;
+use dp_pvi_accounting::Delta;
 
 /// Printed by `dp_accounting` 0.6.0.
 const PRINTED: &str = "ComposedDpEvent(events=[SelfComposedDpEvent(event=PoissonSampledDpEvent(sampling_probability=0.01, \
@@ -136,7 +136,7 @@ fn measures_of_opendp_are_read() {
     assert_eq!(rho, add_remove("ZCDpEvent(0.125)").unwrap());
     let both = add_remove(r#"{"measure": "Approximate(ZeroConcentratedDivergence)", "loss": [0.125, 1e-7]}"#).unwrap();
     assert_eq!(both, add_remove("ComposedDpEvent([ZCDpEvent(0.125), EpsilonDeltaDpEvent(0.0, 1e-7)])").unwrap());
-    let (epsilon, delta) = (crate::Epsilon::new(0.5).unwrap(), Delta::new(1e-6).unwrap());
+    let (epsilon, delta) = (dp_pvi_accounting::Epsilon::new(0.5).unwrap(), Delta::new(1e-6).unwrap());
     let again = add_remove(&measure(epsilon, delta).to_string()).unwrap();
     assert_eq!(again, add_remove("EpsilonDeltaDpEvent(0.5, 1e-6)").unwrap());
     assert_eq!((written(&plan), written(&add_remove("UnivariateDiscreteGaussianDpEvent(3.0, 1)").unwrap())), (None, None));
