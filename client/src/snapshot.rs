@@ -37,7 +37,6 @@ use crate::config::{Cache, Config, Data, Engine, KeepRows};
 use crate::database::{self, Kept};
 use crate::engine;
 use crate::error::{ClientError, Result};
-use crate::screen;
 
 /// A site's own copy of the public schema.
 pub struct LocalSchema {
@@ -178,7 +177,6 @@ impl Snapshot {
             None if on_disk => load_to_disk(schema.schema(), &source.files, &source.key, cache_in(&config.site.state)?).map_err(local)?,
             None => load_for_run(schema.schema(), &source.files, &source.key).map_err(local)?,
         };
-        screen::tell(&read.screen);
         let units = source.over_slots(read.units);
         let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
         let snapshot = Self {
@@ -331,12 +329,10 @@ impl Snapshot {
         &self.schema
     }
 
-    /// Whether a program may say hello with these records, by the share of them that contributes nothing.
-    ///
-    /// # Errors
-    /// [`ClientError::Data`]: the data set is halted until its operator confirms. [`ClientError::Unavailable`]: the state folder.
-    pub fn admit(&self, config: &Config) -> Result<()> {
-        screen::admit(config, &self.schema, &self.screen)
+    /// How many records contribute nothing, and why.
+    #[must_use]
+    pub(crate) fn screen(&self) -> &Screen {
+        &self.screen
     }
 
     /// Notes that the site is in a run with these records. Durable when it returns.

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::error::ClientError;
 use crate::error::Result as ClientResult;
 use crate::keys;
+use crate::screen;
 use crate::snapshot::{LocalSchema, Snapshot};
 
 /// Computes a site's visits on the records that it read before its hello, with this noise.
@@ -37,12 +38,17 @@ impl<N> SiteTrainer<N> {
     /// Reads the configured files.
     ///
     /// # Errors
-    /// See [`Snapshot::load`] and [`Snapshot::admit`]; the declared number of units is below `[policy] min_records`.
+    /// See [`Snapshot::load`]; so many records contribute nothing that the data set is halted; the declared number of units is below `[policy] min_records`.
     pub async fn load(config: &Config, noise: N) -> ClientResult<Self> {
         check_declared(config)?;
         let identity = keys::identity(&config.tls.identity)?;
         let config = config.clone();
-        let load = move || Snapshot::load(&config, &identity).and_then(|snapshot| snapshot.admit(&config).map(|()| snapshot));
+        let load = move || {
+            let snapshot = Snapshot::load(&config, &identity)?;
+            screen::tell(snapshot.screen());
+            screen::admit(&config, snapshot.schema(), snapshot.screen())?;
+            Ok::<_, ClientError>(snapshot)
+        };
         let snapshot = blocking(move || Ok(load())).await??;
         Ok(Self { snapshot: Arc::new(snapshot), noise })
     }

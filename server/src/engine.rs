@@ -375,7 +375,7 @@ impl Engine {
                 let result = known(&peer.client, &peer.tls_key).and_then(|()| server.begin(&peer.client, &update, now));
                 count(&result, telemetry);
                 match result {
-                    Ok(Begin::Accept(expected)) => batch.keep(Ok(expected), accept, telemetry),
+                    Ok(Begin::Accept(expected)) => batch.keep(Ok(*expected), accept, telemetry),
                     Ok(Begin::Answered(answered)) => batch.receipt(Ok(answered), reply, telemetry),
                     Err(error) => batch.keep(Err(error), accept, telemetry),
                 }
@@ -386,7 +386,7 @@ impl Engine {
                 let result = begun.and_then(|begin| match begin {
                     Begin::Answered(answered) => Ok(answered),
                     Begin::Accept(expected) => {
-                        let mut check = PayloadCheck::new(expected);
+                        let mut check = PayloadCheck::new(*expected);
                         check.update(&payload).and_then(|()| check.finish()).map_err(|problem| {
                             observer.not_taken(&peer.client, update.peek().map_or(0, |update| update.release.round), problem);
                             ServeError::Rejected(problem.into())

@@ -8,9 +8,9 @@ use dp_pvi_data::types::Refused;
 
 use super::columns::{Family, Text};
 use super::connection::Connection;
-use super::description::{Description, Fetched, Filter, Lookup, Need, Source, Table, Test};
 use super::select;
 use crate::error::{ClientError, Result};
+use dp_pvi_description::{Description, Fetched, Filter, Lookup, Need, Source, Table, Test};
 
 /// A column as the catalogue has it.
 #[derive(Debug, Clone)]

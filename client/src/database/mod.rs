@@ -1,6 +1,6 @@
 //! Records in a PostgreSQL database, read once, before the site says hello.
 //!
-//! What the rows are says a description ([`description`]), of which this program makes its questions, so that each row is one person's by construction;
+//! What the rows are says a description ([`dp_pvi_description`]), of which this program makes its questions, so that each row is one person's by construction;
 //! or a query of the operator's ([`query`]), who vouches for that.
 //!
 //! All questions are asked in one read-only transaction that sees one state of the database (repeatable read), and rows come in batches through
@@ -13,7 +13,6 @@
 mod catalogue;
 mod columns;
 mod connection;
-pub mod description;
 mod frames;
 mod person;
 pub mod query;
@@ -37,10 +36,10 @@ use dp_pvi_reading::origin::{Origin as Declared, RowsBy as DeclaredBy};
 
 use tokio::time::timeout;
 
-use self::description::Description;
 use crate::config::{Database, KeepRows, RowsBy};
 use crate::error::{ClientError, Result};
 use crate::keys;
+use dp_pvi_description::{Description, Table};
 
 /// What a site keeps of the rows of a query.
 #[derive(Debug)]
@@ -172,7 +171,7 @@ pub(crate) enum Origin {
 impl Origin {
     /// Where a site says that its rows come from: what its hello declares.
     fn declared(&self) -> Declared {
-        let names = |tables: &[description::Table]| tables.iter().map(ToString::to_string).collect();
+        let names = |tables: &[Table]| tables.iter().map(ToString::to_string).collect();
         match self {
             Self::Description(description) => {
                 Declared { by: DeclaredBy::Description, public_tables: names(&description.public), vouched: names(&description.vouched) }

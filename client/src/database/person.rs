@@ -11,8 +11,8 @@ use time::Date;
 
 use super::catalogue::Plan;
 use super::columns::{Family, day};
-use super::description::{Description, Give, Rows, Rule};
 use crate::error::{ClientError, Result};
+use dp_pvi_description::{Description, Give, Rows, Rule};
 
 /// A cell, or no value.
 pub(super) type Cell = Option<Box<str>>;
@@ -63,7 +63,7 @@ impl Row<'_> {
         kept.then(|| self.description.columns.iter().map(|column| self.cell(column)).collect())
     }
 
-    fn cell(&self, column: &super::description::Column) -> Cell {
+    fn cell(&self, column: &dp_pvi_description::Column) -> Cell {
         let value = self.value(&column.rule)?;
         let value = match column.give {
             Give::Value => value,

@@ -19,11 +19,11 @@ use super::Origin;
 use super::catalogue::Catalogue;
 use super::columns;
 use super::connection::{Access, BATCH, Connection};
-use super::description::Description;
 use super::streams::{LONGEST_PERSON, Stream};
 use super::{person, select};
 use crate::config::Database;
 use crate::error::{ClientError, Result};
+use dp_pvi_description::Description;
 
 /// Name under which a file of rows says where they come from.
 const ORIGIN: &str = "dp-pvi rows";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::columns::Family;
-use super::description::{Description, Filter, Source, Table, Test};
+use dp_pvi_description::{Description, Filter, Source, Table, Test};
 
 /// An identifier.
 pub(super) fn name(text: &str) -> String {

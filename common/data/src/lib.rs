@@ -1,8 +1,7 @@
 //! From files to privacy units: CSV and Parquet, documents and images, through the public schema.
 //!
-//! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (every range,
-//! constant and category list is public). Files are text (CSV, plain, gzip or Zstandard) or Parquet, told apart by
-//! their first bytes; several files are one data set, in the given order.
+//! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (every range, constant and category list is
+//! public). Files are text (CSV, plain, gzip or Zstandard) or Parquet, told apart by their first bytes; several files are one data set, in the given order.
 //!
 //! Documents (UCI's docword files, or text with a public vocabulary) and binary images (IDX files) are units of one record each; a
 //! schema with a `kind` describes them ([`dp_pvi_schema::content`]).
@@ -10,8 +9,7 @@
 //! * [`load_for_run`] puts a site's records behind the release gate: [`Units`] can be summed through a mechanism and
 //!   nothing else. With a `unit_column` all records of one person are one unit. [`load`] does the same, with errors, before a run.
 //! * [`load_to_disk`] does it with a data set that is larger than memory.
-//! * [`load_public`] reads a public test set for an evaluator, or public research data for a simulation. It refuses a data set that
-//!   has a privacy ledger.
+//! * [`load_public`] reads a public test set for an evaluator, or for a simulation. It refuses a data set that has a privacy ledger.
 //! * [`load_for_prediction`] reads rows whose label is not known yet.
 //! * [`load_sources_for_run`] and [`load_sources`] do the same with any table that is a [`Source`].
 //! * [`inspect`] counts what the schema does to a data set, for the people at the site only.
@@ -35,8 +33,7 @@
 //!
 //! The people at the site hear of such records from [`Snapshot::screen`], and nobody else does: nothing that a site sends depends on it.
 //!
-//! What remains is the file as a whole: missing, no regular file, without the schema's columns, cut in the middle of its compression. A
-//! site meets that before it says hello.
+//! What remains is the file as a whole: missing, no regular file, without the schema's columns, cut off. A site meets that before it says hello.
 //!
 //! Persons are numbered by the first record that can be read as theirs. So the records of one person may decide the numbers of others:
 //! sums over persons do not see the order, and a task whose layout goes by position does not take persons (shards under replace-one are

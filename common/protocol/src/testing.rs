@@ -222,7 +222,7 @@ impl Desk {
         let answered = match self.durable(begun) {
             Begin::Answered(answered) => answered,
             Begin::Accept(expected) => {
-                let mut check = crate::sum::PayloadCheck::new(expected);
+                let mut check = crate::sum::PayloadCheck::new(*expected);
                 bytes.chunks(3).try_for_each(|chunk| check.update(chunk))?;
                 check.finish()?;
                 self.payloads.insert((client.clone(), update.hash()), bytes);

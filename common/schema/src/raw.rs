@@ -7,10 +7,14 @@ use super::dates::{DateFormat, DateRule};
 use super::fill;
 use super::published::{self, Form};
 use super::{
-    Blanks, BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, Label, LabelKind, Matching, NumberRule, OtherColumns,
-    Outside, Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, text, worst_case_norm,
+    BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, Label, LabelKind, Matching, NumberRule, OtherColumns, Outside,
+    Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, text, worst_case_norm,
 };
 use serde::Deserialize;
+
+mod texts;
+
+use self::texts::{read_table, read_text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -308,43 +312,6 @@ fn true_values() -> Vec<String> {
 }
 fn false_values() -> Vec<String> {
     vec!["false".into(), "0".into()]
-}
-
-/// Texts and names as those of records are read.
-fn read_texts(value: &mut toml::Value, blanks: Blanks) -> Result<(), String> {
-    match value {
-        toml::Value::String(text) => *text = read_text(text, blanks),
-        toml::Value::Array(values) => values.iter_mut().try_for_each(|value| read_texts(value, blanks))?,
-        toml::Value::Table(table) => read_table(table, blanks)?,
-        _ => {}
-    }
-    Ok(())
-}
-
-fn read_table(table: &mut toml::Table, blanks: Blanks) -> Result<(), String> {
-    for (key, mut value) in std::mem::take(table) {
-        // A name is never part of the blanks around it; the suffix of a text may begin with one.
-        let blanks = match key.as_str() {
-            "name" | "column" => Blanks::Trimmed,
-            "strip_suffix" => Blanks::Kept,
-            _ => blanks,
-        };
-        read_texts(&mut value, blanks)?;
-        let key = text::read(&key).into_owned();
-        if table.contains_key(&key) {
-            return Err(format!("`{key}` is written twice, with other blanks or in two Unicode forms: write it once"));
-        }
-        table.insert(key, value);
-    }
-    Ok(())
-}
-
-fn read_text(text: &str, blanks: Blanks) -> String {
-    match blanks {
-        Blanks::Trimmed => text::read(text),
-        Blanks::Kept => text::composed(text),
-    }
-    .into_owned()
 }
 
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {

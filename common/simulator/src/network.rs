@@ -480,7 +480,7 @@ fn handle(
         Request::Submit(update, payload) => Answer::Receipt(match server.begin(client, update, now)? {
             Begin::Answered(answered) => server.receipt(&answered)?,
             Begin::Accept(expected) => {
-                let mut check = PayloadCheck::new(expected);
+                let mut check = PayloadCheck::new(*expected);
                 let checked = payload.chunks(1000).try_for_each(|chunk| check.update(chunk)).and_then(|()| check.finish());
                 checked.map_err(|error| ServeError::Rejected(error.into()))?;
                 disk.spool(client, update.hash(), payload)?;

@@ -182,7 +182,7 @@ impl Run {
         };
         let update = Signed::seal(&update, &client_key(1, who));
         let Some(Begin::Accept(expected)) = answered(self.server.begin(who, &update, self.now)) else { return };
-        let mut check = PayloadCheck::new(expected);
+        let mut check = PayloadCheck::new(*expected);
         if payload.chunks(24).try_for_each(|chunk| check.update(chunk)).is_err() || check.finish().is_err() {
             return;
         }

@@ -28,6 +28,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("account", &["accounting", "exchange", "posterior", "forecast", "verifier"]),
     ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "reading", "records"]),
     ("data", &["privacy", "records", "schema"]),
+    ("description", &["reading"]),
     ("secagg", &["accounting", "privacy"]),
     ("protocol", &["expfam", "accounting", "privacy", "posterior", "reading", "secagg"]),
     ("report", &["accounting", "posterior", "reading", "forecast", "privacy", "protocol"]),
@@ -77,7 +78,20 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     (
         "client",
-        &["proto", "protocol", "expfam", "posterior", "reading", "forecast", "accounting", "privacy", "inference", "data", "secagg"],
+        &[
+            "proto",
+            "protocol",
+            "expfam",
+            "posterior",
+            "reading",
+            "forecast",
+            "accounting",
+            "privacy",
+            "inference",
+            "data",
+            "description",
+            "secagg",
+        ],
     ),
 ];
 

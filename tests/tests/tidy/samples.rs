@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use dp_pvi_client::config::{Config as ClientConfig, RowsBy};
-use dp_pvi_client::database::description::Description;
+use dp_pvi_description::Description;
 use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawModel, RawPvi, RawTask, ResolveContext};
 use dp_pvi_protocol::message::Role;

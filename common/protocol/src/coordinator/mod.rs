@@ -182,7 +182,7 @@ impl Coordinator {
                 let Update { kind, coordinates, payload, .. } = body;
                 let (bound, shape, places) = (self.bound(client, &body)?, self.shape(client, &body, None)?, self.places(client, &body)?);
                 let expected = Expected { kind, coordinates, payload, commitment, bound, shape, places };
-                self.durable(Vec::new(), Begin::Accept(expected))
+                self.durable(Vec::new(), Begin::Accept(Box::new(expected)))
             }
             Verdict::Known(outcome) => self.durable(Vec::new(), Begin::Answered(answered(body, outcome))),
             Verdict::Late => {

@@ -85,7 +85,7 @@ pub struct Durable<T> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begin {
     /// Read the payload, check it with [`crate::sum::PayloadCheck`], make it durable, then call `on_update_stored`.
-    Accept(Expected),
+    Accept(Box<Expected>),
     /// Do not read the payload; it has its receipt (stored before, or excluded).
     Answered(Answered),
 }

@@ -202,7 +202,7 @@ fn finding_attack_a4_a_later_part_is_of_the_records_of_the_first_visit() {
 /// What would be λ of a fit [h ; Λ], as a change from the prior N(0, 1).
 fn change_to(task: &ResolvedTask, fit: &[f64], rest: &[f64]) -> Result<(), Misfit> {
     let state = task.rule().initial();
-    let shape = of_site(&task, 1, 20_000, At { state: &state, first: None }).unwrap().unwrap();
+    let shape = of_site(task, 1, 20_000, At { state: &state, first: None }).unwrap().unwrap();
     shape.admits(fit.iter().zip(&state).map(|(new, old)| new - old).chain(rest.iter().copied()))
 }
 

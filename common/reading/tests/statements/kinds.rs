@@ -72,7 +72,7 @@ fn task(pvi: &str, unit: &str, adjacency: &str, privacy: &str) -> ResolvedTask {
 }
 
 fn site(number: u32) -> ClientId {
-    ClientId::new(&format!("hospital-{number}")).unwrap()
+    ClientId::new(format!("hospital-{number}")).unwrap()
 }
 
 /// The first site answered every visit, and the second one missed one.

@@ -11,7 +11,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 /// Longest name of a table or a column that PostgreSQL does not cut.
-pub(super) const LONGEST_NAME: usize = 63;
+const LONGEST_NAME: usize = 63;
 /// Sources of one description, and columns of one row.
 const MOST: usize = 256;
 /// Days around the index date that a window may reach: 400 years.
@@ -21,15 +21,15 @@ const FARTHEST: u32 = 146_097;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
     /// The tables that are read. The first is the persons'.
-    pub(super) sources: Vec<Source>,
+    pub sources: Vec<Source>,
     /// The source whose rows give one row each: 0 for one row a person.
-    pub(super) base: usize,
+    pub base: usize,
     /// The date that windows are measured from. A row without one is left out.
-    pub(super) index: Option<Rule>,
+    pub index: Option<Rule>,
     /// The columns of a row, in the order of the file.
-    pub(super) columns: Vec<Column>,
+    pub columns: Vec<Column>,
     /// A row is left out where one of them does not hold.
-    pub(super) keep: Vec<Keep>,
+    pub keep: Vec<Keep>,
     /// Tables that hold nothing of any person.
     pub public: Vec<Table>,
     /// Views and other relations of persons for whose rows the operator gives a word.
@@ -49,33 +49,42 @@ pub struct Table {
 
 /// Rows of one table, those that pass the filters.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Source {
-    pub(super) table: Table,
+pub struct Source {
+    /// The table.
+    pub table: Table,
     /// Column that holds the person's key.
-    pub(super) key: String,
-    pub(super) filters: Vec<Filter>,
-    pub(super) fetched: Vec<Fetched>,
+    pub key: String,
+    /// What a row must pass.
+    pub filters: Vec<Filter>,
+    /// The columns that are read.
+    pub fetched: Vec<Fetched>,
 }
 
 /// A column that is read, and what it must be good for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fetched {
-    pub(super) column: String,
-    pub(super) lookup: Option<Lookup>,
-    pub(super) need: Vec<Need>,
+pub struct Fetched {
+    /// Name.
+    pub column: String,
+    /// The public value in its place.
+    pub lookup: Option<Lookup>,
+    /// What rules ask of its type.
+    pub need: Vec<Need>,
 }
 
 /// The value in a public table at the row whose unique key is the cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lookup {
-    pub(super) table: Table,
-    pub(super) key: String,
-    pub(super) column: String,
+pub struct Lookup {
+    /// The public table.
+    pub table: Table,
+    /// Its unique key.
+    pub key: String,
+    /// The column that is taken.
+    pub column: String,
 }
 
 /// What a rule asks of a column's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub enum Need {
     /// A number.
     Number,
     /// A date or a time without zone.
@@ -88,47 +97,87 @@ pub(super) enum Need {
 
 /// A condition on one row of one table, with constants.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Filter {
-    pub(super) column: String,
-    pub(super) test: Test,
+pub struct Filter {
+    /// The column.
+    pub column: String,
+    /// What is asked of it.
+    pub test: Test,
 }
 
 /// What is asked of a cell. A missing cell passes [`Test::Missing`] alone.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Test {
+pub enum Test {
     /// One of these.
     In(Vec<String>),
     /// One of the values of a public table's column, in its rows that pass the filters.
-    Among { table: Table, column: String, filters: Vec<Filter> },
+    Among {
+        /// The public table.
+        table: Table,
+        /// Its column.
+        column: String,
+        /// What its rows must pass.
+        filters: Vec<Filter>,
+    },
     /// Not less, and not more.
-    Between { from: Option<String>, to: Option<String> },
+    Between {
+        /// Lower bound.
+        from: Option<String>,
+        /// Upper bound.
+        to: Option<String>,
+    },
     /// There is no value, or there is one.
     Missing(bool),
 }
 
 /// A column of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Column {
-    pub(super) name: String,
-    pub(super) rule: Rule,
-    pub(super) give: Give,
+pub struct Column {
+    /// Name.
+    pub name: String,
+    /// How the value comes about.
+    pub rule: Rule,
+    /// What is given of it.
+    pub give: Give,
     /// Words for values. A value that is not listed is missing.
-    pub(super) texts: Option<BTreeMap<String, String>>,
+    pub texts: Option<BTreeMap<String, String>>,
 }
 
 /// How a value comes about. Numbers are positions in [`Source::fetched`].
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Rule {
+pub enum Rule {
     /// A cell of the row of the base.
     Own(usize),
     /// A cell of the person's row.
     Person(usize),
     /// The value of the first or last row by a column, with ties by the value.
-    Edge { rows: Rows, value: usize, by: usize, last: bool },
+    Edge {
+        /// The rows.
+        rows: Rows,
+        /// The value.
+        value: usize,
+        /// What orders them.
+        by: usize,
+        /// The last, and not the first.
+        last: bool,
+    },
     /// The least or greatest value.
-    Extreme { rows: Rows, value: usize, greatest: bool },
+    Extreme {
+        /// The rows.
+        rows: Rows,
+        /// The value.
+        value: usize,
+        /// The greatest, and not the least.
+        greatest: bool,
+    },
     /// Sum or mean of the values.
-    Sum { rows: Rows, value: usize, mean: bool },
+    Sum {
+        /// The rows.
+        rows: Rows,
+        /// The value.
+        value: usize,
+        /// The mean, and not the sum.
+        mean: bool,
+    },
     /// How many rows.
     Count(Rows),
     /// Whether there is a row.
@@ -137,23 +186,28 @@ pub(super) enum Rule {
 
 /// Rows of a source in windows around the index date.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rows {
-    pub(super) source: usize,
-    pub(super) windows: Vec<Window>,
+pub struct Rows {
+    /// Position of the source.
+    pub source: usize,
+    /// All of them must hold the row.
+    pub windows: Vec<Window>,
 }
 
 /// A date column must lie this many days from the index date, ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) column: usize,
-    pub(super) from: Option<i32>,
-    pub(super) to: Option<i32>,
+pub struct Window {
+    /// Position of the date.
+    pub column: usize,
+    /// Least days.
+    pub from: Option<i32>,
+    /// Most days.
+    pub to: Option<i32>,
 }
 
 /// What is given of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Give {
+pub enum Give {
     /// Itself.
     #[default]
     Value,
@@ -165,10 +219,11 @@ pub(super) enum Give {
 
 /// A condition on a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Keep {
-    pub(super) rows: Rows,
+pub struct Keep {
+    /// The rows.
+    pub rows: Rows,
     /// Whether there must be such a row, or must not.
-    pub(super) any: bool,
+    pub any: bool,
 }
 
 impl Description {
@@ -198,7 +253,8 @@ impl Description {
 
 impl Description {
     /// Whether every name and constant has a form in Latin-1.
-    pub(super) fn is_latin(&self) -> bool {
+    #[must_use]
+    pub fn is_latin(&self) -> bool {
         self.latin
     }
 }
