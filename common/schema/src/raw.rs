@@ -13,8 +13,7 @@ use super::{
 use serde::Deserialize;
 
 mod texts;
-
-use self::texts::{read_table, read_text};
+use texts::{read_table, read_text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

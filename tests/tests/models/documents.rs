@@ -68,7 +68,7 @@ const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
         "images",
         r#"{"family":"sigmoid-belief","hidden":2,"bias_scale":10.0,"start_seed":1,"start_scale":0.1}"#,
-        "60b483c03572982a76345ca4af840ca972fe80956e5fb71432a3109d98ea3f96",
+        "0cd4df0365a2bf3eab06350bd89d1a4fd6f88bbbf8c8b3a4c9f8593930c966cc",
     ),
 ];
 
