@@ -269,7 +269,7 @@ impl Runs {
         self.unless_non_private(delta, || self.protected_loss(delta))
     }
 
-    /// [`Runs::protected_spent`]; ε = ∞ with a release without protection.
+    /// `protected_spent`; ε = ∞ with a release without protection.
     #[must_use]
     pub fn spent(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
         self.unless_non_private(delta, || self.protected_spent(limit, delta))

@@ -4,10 +4,10 @@
 //! standard deviation of at most b times the largest prior scale of its coefficients, and the squares of terms add up. A task whose predictors leave what its link can take cannot succeed,
 //! whatever the records are: it is refused before anybody pays for it.
 //!
-//! * *Log rates and log hazards*: an offset is a logarithm. Where it spans more than [`LOG_SPAN`], the rates of two records differ by a factor of e^30; what is meant is `offset(log(…))`.
-//! * *Logits and probits*: where it spans more than [`LOGIT_SPAN`], it alone decides every label.
-//! * *Numbers*: an offset in units of the label. Where it spans more than [`LABEL_SPAN`] times the label's range, or lies outside of it, no coefficient makes up for it.
-//! * *Everywhere*: e to the predictor is a number of the computer only up to [`OVERFLOW`]. Where the prior's reach is beyond it (powers of a number that was not scaled), it is refused for
+//! * *Log rates and log hazards*: an offset is a logarithm. Where it spans more than `LOG_SPAN`, the rates of two records differ by a factor of e^30; what is meant is `offset(log(…))`.
+//! * *Logits and probits*: where it spans more than `LOGIT_SPAN`, it alone decides every label.
+//! * *Numbers*: an offset in units of the label. Where it spans more than `LABEL_SPAN` times the label's range, or lies outside of it, no coefficient makes up for it.
+//! * *Everywhere*: e to the predictor is a number of the computer only up to `OVERFLOW`. Where the prior's reach is beyond it (powers of a number that was not scaled), it is refused for
 //!   log rates and log hazards.
 
 use dp_pvi_schema::{LabelKind, Schema};

@@ -1,7 +1,7 @@
 //! What a site's part of a round can be, beside the norm of its sum ([`SumBound`](dp_pvi_privacy::mechanism::SumBound)): more than its length is known of it.
 //!
 //! A receiver knows the task, N, the units that the site declared, and the state with which the round began. It knows nothing of records. What no records of N units
-//! give, noise included, is refused where it arrives; nothing is ever cut to fit. An honest part is refused with a probability below 1e-18 ([`TAIL`]).
+//! give, noise included, is refused where it arrives; nothing is ever cut to fit. An honest part is refused with a probability below 1e-18 (`TAIL`).
 //!
 //! # Sums of moments ([`Moments`])
 //! A part is [g ; A ; …] with g = Σ r_i x_i and A = Σ a_i x_i x_iᵀ, a_i ≥ 0, or the diagonal of it; every unit's term has norm C at most, is cut toward zero to the lattice,
@@ -13,13 +13,13 @@
 //!   So no entry outside of the diagonal is above (A_ii + A_jj)/2 + b either.
 //! * *Size.* Of a term ‖r x‖² + ‖a xxᵀ‖² ≤ C², and its trace is at most √k times its norm: k = 1 for one row with its products, the largest number of entries for one row with its
 //!   squares, d for units of several rows. By the triangle inequality ‖g‖² + (tr A)²/k ≤ (NC)², where σ(√d + √(2L)) and σ√(2dL) are taken off ‖g‖ and tr A for noise.
-//! * *Along.* At the state with which the round began records say no more [along its point](along) than their residuals and curvatures there allow.
-//! * *Together.* What a site says at a later visit is of the [same records](together) as what it said at the first.
+//! * *Along.* At the state with which the round began records say no more along its point than their residuals and curvatures there allow.
+//! * *Together.* What a site says at a later visit is of the same records as what it said at the first.
 //! * *Count.* Where the number of records is sent, it is not below −σ√(2L).
 //!
 //! # Changes of natural parameters ([`Change`])
 //! A part is Δ = λ* − λ. λ + Δ is the site's own fit, so it is a distribution: finite, with a positive definite precision, and not absurd (a mean within 1e9 of the prior's standard
-//! deviations, a precision between 1e-18 and 1e24 of the prior's). Updates with protection have a [trust region](Region) as well.
+//! deviations, a precision between 1e-18 and 1e24 of the prior's). Updates with protection have a trust region as well.
 
 mod along;
 mod region;
