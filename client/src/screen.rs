@@ -8,8 +8,7 @@
 //! halted stays halted whatever its records become, so each act of a person (a start that finds the data set open, a confirmation) tells at most one bit; `limits.md` of the guide lists it.
 
 use std::fs;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_data::{Inspection, Screen, Unwatched};
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::error::{ClientError, Result};
-use crate::snapshot::{LocalSchema, look_at};
+use crate::snapshot::{LocalSchema, keep_in, look_at};
 
 /// What the state folder keeps of a data set.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +97,7 @@ pub(crate) fn admit(config: &Config, schema: &LocalSchema, screen: &Screen) -> R
     let state = read(&place)?;
     let halted = standing_of(&state, config, schema, screen);
     if halted.is_err() && !state.halted {
-        write(&place, &State { halted: true, ..state })?;
+        keep_in(&place, &State { halted: true, ..state })?;
     }
     halted
 }
@@ -136,7 +135,7 @@ fn standing_of(state: &State, config: &Config, schema: &LocalSchema, screen: &Sc
 pub(crate) fn confirm(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
     let is_over = screen.share() > config.data.halt_above;
     let confirmed = is_over.then(|| Confirmed { schema: schema.hash(), percent: percent(screen) });
-    write(&place(config), &State { halted: false, confirmed })
+    keep_in(&place(config), &State { halted: false, confirmed })
 }
 
 /// The share in whole percent, rounded up.
@@ -155,21 +154,6 @@ fn read(place: &Path) -> Result<State> {
     };
     serde_json::from_str(&text)
         .map_err(|_| unavailable(place, "is not what this program wrote; remove it, and look at the records with `data inspect`"))
-}
-
-fn write(place: &Path, state: &State) -> Result<()> {
-    let folder = place.parent().unwrap_or(Path::new("."));
-    let fresh = place.with_extension("json.new");
-    let text = serde_json::to_string(state).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-    let write = || {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        writeln!(file, "{text}")?;
-        file.sync_all()?;
-        fs::rename(&fresh, place)?;
-        fs::File::open(folder)?.sync_all()
-    };
-    write().map_err(|e: std::io::Error| unavailable(place, &e.to_string()))
 }
 
 fn unavailable(place: &Path, problem: &str) -> ClientError {

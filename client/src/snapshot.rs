@@ -454,8 +454,12 @@ fn ended(file: &Path) -> PathBuf {
     file.with_file_name(format!("ended-{name}"))
 }
 
-fn keep_in(place: &Path, joined: &Joined) -> Result<()> {
-    let text = serde_json::to_string(joined).map_err(|e| ClientError::Failed(Problem::of(e)))?;
+/// Writes what the state folder keeps, as JSON: the old file or the new one is there, whenever the program ends. Durable when it returns.
+///
+/// # Errors
+/// [`ClientError::Unavailable`].
+pub(crate) fn keep_in(place: &Path, state: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string(state).map_err(|e| ClientError::Failed(Problem::of(e)))?;
     let folder = place.parent().unwrap_or(Path::new("."));
     let fresh = place.with_extension("json.new");
     let write = || {
