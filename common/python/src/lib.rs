@@ -15,8 +15,8 @@ mod _native {
     use std::sync::Mutex;
 
     use dp_pvi_accounting::calibrate::{self, Target};
-    use dp_pvi_exchange::{printed, read_plan, written};
     use dp_pvi_accounting::{AccountantError, Delta, Epsilon, Interval, Neighbours, Plan};
+    use dp_pvi_exchange::{printed, read_plan, written};
     use pyo3::exceptions::{PyRuntimeError, PyValueError};
     use pyo3::prelude::*;
 
