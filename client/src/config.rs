@@ -4,6 +4,10 @@
 //! what is not TOML is taken as text. Paths are relative to the folder of the file. Unknown keys are errors.
 
 mod aggregation;
+#[cfg(feature = "postgres")]
+mod database;
+#[cfg(not(feature = "postgres"))]
+#[path = "config/no_database.rs"]
 mod database;
 mod engine;
 
@@ -28,8 +32,10 @@ use tracing::warn;
 
 pub use self::aggregation::Aggregation;
 use self::aggregation::RawAggregation;
+pub use self::database::Database;
 use self::database::RawDatabase;
-pub use self::database::{Database, DatabaseTls, KeepRows, RowsBy};
+#[cfg(feature = "postgres")]
+pub use self::database::{DatabaseTls, KeepRows, RowsBy};
 pub use self::engine::Engine;
 use self::engine::RawEngine;
 use crate::error::{CONFIGURATION, ClientError, Result};

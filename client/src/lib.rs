@@ -27,7 +27,15 @@ pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod config;
+#[cfg(feature = "postgres")]
 pub mod database;
+#[cfg(not(feature = "postgres"))]
+#[path = "database/absent.rs"]
+mod database;
+#[cfg(feature = "parquet")]
+mod engine;
+#[cfg(not(feature = "parquet"))]
+#[path = "engine/absent.rs"]
 mod engine;
 pub mod error;
 pub mod history;

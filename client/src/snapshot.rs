@@ -33,7 +33,7 @@ use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::config::{Cache, Config, Data, Engine, KeepRows};
+use crate::config::{Cache, Config, Data, Engine};
 use crate::database::{self, Kept};
 use crate::engine;
 use crate::error::{ClientError, Result};
@@ -532,7 +532,7 @@ fn joined(file: &Path) -> Result<Joined> {
 
 /// The records of a run. Rows of a database that were kept for a run which is not over are read in place of the database's of today.
 fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFile>, Option<Kept>, Origin)> {
-    let Some(database) = config.data.database.as_ref().filter(|database| database.keep == KeepRows::Run) else {
+    let Some(database) = config.data.database.as_ref().filter(|database| database.keeps_rows_of_run()) else {
         let (files, origin) = today(config, schema)?;
         return Ok((files, None, origin));
     };

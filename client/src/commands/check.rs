@@ -15,7 +15,10 @@ use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 
 use super::plan;
-use crate::config::{Config, Database};
+use crate::config::Config;
+#[cfg(feature = "postgres")]
+use crate::config::Database;
+#[cfg(feature = "postgres")]
 use crate::database::trial;
 use crate::error::{ClientError, Result};
 use crate::ledger::{self, LedgerView};
@@ -81,6 +84,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
         report.warn("data", &note);
     }
+    #[cfg(feature = "postgres")]
     if let (Some(database), Some(loaded)) = (&config.data.database, &loaded) {
         try_query(&mut report, database, loaded.schema.schema().unit_column());
     }
@@ -127,6 +131,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     report.end()
 }
 
+#[cfg(feature = "postgres")]
 /// What can be tried of a query that the operator vouches for.
 fn try_query(report: &mut Report, database: &Database, unit_column: Option<&str>) {
     let found = match trial(database, unit_column) {

@@ -97,6 +97,11 @@ enum RawTls {
 }
 
 impl Database {
+    /// Whether the rows stay in the state folder until the run has ended.
+    pub(crate) fn keeps_rows_of_run(&self) -> bool {
+        self.keep == KeepRows::Run
+    }
+
     /// Host and database, for messages.
     #[must_use]
     pub fn place(&self) -> Place<'_> {

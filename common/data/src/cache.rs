@@ -194,6 +194,7 @@ impl Cache {
     }
 
     /// Units in their order, run by run: the number of the first one, how many they are, and their bytes. A run has so many units, rounded up to whole blocks; fewer than a block has are in the run before them.
+    #[cfg(feature = "parquet")]
     pub(crate) fn in_runs(&self, units: usize, mut f: impl FnMut(u64, u32, &[u8]) -> io::Result<()>) -> Result<(), DataError> {
         let (mut buffer, blocks, most) = (Buffer::default(), self.starts.len() - 1, units.div_ceil(BLOCK).max(1));
         let mut start = 0;

@@ -1,13 +1,19 @@
 //! All rows of all files, each by the reader of what its bytes are.
 
+use std::fs::File;
 use std::io::{Cursor, Read as _};
+use std::os::unix::fs::FileExt as _;
 
 use crate::distinct;
 use crate::encode::Purpose;
 use crate::error::DataError;
-use crate::parquet::{self, ParquetTable};
+#[cfg(feature = "parquet")]
+use crate::parquet::ParquetTable;
 use crate::source::{Container, Reading, RecordFile, Sink, Start, gunzip, opened, unzstd};
 use crate::text::TextTable;
+
+const ENCRYPTED: &str =
+    "the file is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
 
 /// Gives all rows of all files to a sink.
 pub(crate) fn read_files(reading: Reading<'_>, files: &[impl RecordFile], sink: &mut impl Sink) -> Result<(), DataError> {
@@ -38,15 +44,32 @@ fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> R
     let start = reading.start();
     let path = file.name();
     let (file, bytes) = opened(file)?;
-    if parquet::is_encrypted(&file, &bytes) {
-        return Err(parquet::encrypted(path));
+    if is_encrypted_parquet(&file, &bytes) {
+        return Err(DataError::Parquet { path: path.to_owned(), problem: ENCRYPTED });
     }
     match Container::of(path, &bytes, start) {
+        #[cfg(feature = "parquet")]
         Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?, sink),
+        #[cfg(not(feature = "parquet"))]
+        Container::Parquet => Err(DataError::Parquet {
+            path: path.to_owned(),
+            problem: "this program was built without the feature `parquet`: give it a text file",
+        }),
         Container::Gzip => read_text(reading, TextTable::new(path, gunzip(bytes, file), format), sink),
         Container::Zstd => read_text(reading, TextTable::new(path, unzstd(path, bytes, file)?, format), sink),
         Container::Plain => read_text(reading, TextTable::new(path, Cursor::new(bytes).chain(file), format), sink),
     }
+}
+
+/// Whether a file that begins with `bytes` is a Parquet file that is encrypted as a whole: it begins and ends so. The header of a text file may begin so, too.
+fn is_encrypted_parquet(file: &File, bytes: &[u8]) -> bool {
+    const MAGIC: &[u8; 4] = b"PARE";
+    let end = || {
+        let mut end = [0; 4];
+        let at = file.metadata().ok()?.len().checked_sub(4)?;
+        file.read_exact_at(&mut end, at).ok().map(|()| end)
+    };
+    bytes == MAGIC && end().as_ref() == Some(MAGIC)
 }
 
 fn read_text(reading: Reading<'_>, table: TextTable<'_, impl std::io::Read>, sink: &mut impl Sink) -> Result<(), DataError> {

@@ -39,8 +39,10 @@
 //! sums over persons do not see the order, and a task whose layout goes by position does not take persons (shards under replace-one are
 //! refused by the task's check).
 
+#[cfg(feature = "parquet")]
 mod arrow;
 mod assemble;
+#[cfg(feature = "parquet")]
 mod blocks;
 mod cache;
 mod changes;
@@ -49,6 +51,8 @@ mod distinct;
 mod documents;
 mod encode;
 mod error;
+#[cfg(feature = "parquet")]
+mod executors;
 mod files;
 mod fingerprint;
 mod guess;
@@ -57,6 +61,7 @@ mod inspect;
 mod invented;
 mod lines;
 mod near;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod public;
 mod screen;
@@ -64,10 +69,13 @@ mod source;
 mod text;
 pub mod types;
 
+#[cfg(feature = "parquet")]
 pub use blocks::{BadBlock, Blocks};
 pub use dp_pvi_records::LineProblem;
 pub use dp_pvi_schema::public::Public;
 pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, RowProblem};
+#[cfg(feature = "parquet")]
+pub use executors::{Executors, load_for_executors, remove_snapshots};
 pub use guess::{Guess, guess};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, Unwatched, inspect};
 pub use near::{Near, Place};
@@ -76,14 +84,11 @@ pub use screen::{Nothing, Screen};
 
 use assemble::{Assembled, Assembler, Predicted};
 use cache::Cache;
-use dp_pvi_privacy::parts::{Ask, Elsewhere, SiteKey};
-use dp_pvi_privacy::stored::UnitStore;
-use dp_pvi_privacy::{Hash, SecureNoise, Units};
+use dp_pvi_privacy::{Hash, Units};
 use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 use encode::Purpose;
-use rand_core::Rng;
 use source::Reading;
 pub use source::{DataFile, RecordFile};
 use std::fs::File;
@@ -184,54 +189,6 @@ pub fn load_to_disk(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32], 
     let (cache, screen) = cached(schema, files, file)?;
     let fingerprint = fingerprint::of_stored(&cache, key)?;
     Ok(Snapshot { units: Units::stored(Box::new(cache)), fingerprint, screen })
-}
-
-/// Where the processes of a site find its units, and how they are asked.
-pub struct Executors<'a> {
-    /// A folder that all of them read.
-    pub folder: &'a Path,
-    /// What they share.
-    pub key: SiteKey,
-    /// Makes the way to them, for the folder of this snapshot.
-    pub ask: &'a dyn Fn(&Path) -> Box<dyn Ask>,
-}
-
-/// [`load_to_disk`] for a site whose sums other processes make ([`dp_pvi_privacy::parts`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number, their order and the
-/// fingerprint are the same.
-///
-/// # Errors
-/// As [`load_to_disk`].
-pub fn load_for_executors(
-    schema: &Schema,
-    files: &[impl RecordFile],
-    key: &[u8; 32],
-    file: File,
-    executors: Executors<'_>,
-) -> Result<Snapshot, DataError> {
-    let (cache, screen) = cached(schema, files, file)?;
-    let fingerprint = fingerprint::of_stored(&cache, key)?;
-    let mut name = Hash::default();
-    let none = |none| DataError::Cache { source: std::io::Error::other(none) };
-    SecureNoise::fresh().map_err(none)?.fill_bytes(&mut name.0);
-    let folder = blocks::folder_of(executors.folder, name);
-    let ask = (executors.ask)(&folder);
-    blocks::write(&cache, blocks::Length::of(schema), &folder, &executors.key, name)?;
-    let elsewhere = Elsewhere::new(cache.len(), name, executors.key, ask);
-    Ok(Snapshot { units: Units::elsewhere(elsewhere), fingerprint, screen })
-}
-
-/// Removes what is left of snapshots in a folder, of processes that ended without doing so. No other process may use them.
-///
-/// # Errors
-/// The system's.
-pub fn remove_snapshots(folder: &Path) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(blocks::PREFIX)) && entry.file_type()?.is_dir() {
-            std::fs::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// The units of some files in a private file.

@@ -13,13 +13,10 @@ use dp_pvi_records::{CellValue, Row, Source, Visitor};
 use dp_pvi_schema::{dates, text};
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 const DAMAGED: &str = "the file is damaged, or uses a feature that is not supported; write it again, for example with pandas or DuckDB";
-const ENCRYPTED: &str =
-    "the file is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
 const LZO: &str = "the file is compressed with LZO, which is not supported; write it with Snappy, Zstandard, GZIP, LZ4 or Brotli compression, or with none";
 
 /// A stored date or number that is none: a text that is none either, so that the schema says what becomes of its record.
@@ -81,22 +78,6 @@ impl<'a> ParquetTable<'a> {
         let written = metadata.into_iter().flatten().find(|entry| entry.key == arrow::KEY).and_then(|entry| entry.value.as_deref());
         written.map(arrow::durations).unwrap_or_default()
     }
-}
-
-/// Whether a file that begins with `bytes` is encrypted as a whole: it begins and ends so. The header of a text file may begin so, too.
-pub(crate) fn is_encrypted(file: &File, bytes: &[u8]) -> bool {
-    const MAGIC: &[u8; 4] = b"PARE";
-    let end = || {
-        let mut end = [0; 4];
-        let at = file.metadata().ok()?.len().checked_sub(4)?;
-        file.read_exact_at(&mut end, at).ok().map(|()| end)
-    };
-    bytes == MAGIC && end().as_ref() == Some(MAGIC)
-}
-
-/// What is said of such a file.
-pub(crate) fn encrypted(path: &Path) -> DataError {
-    problem(path, ENCRYPTED)
 }
 
 fn problem(path: &Path, problem: &'static str) -> DataError {
