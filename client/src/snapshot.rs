@@ -561,6 +561,17 @@ pub(crate) fn look_at(config: &Config, schema: &Schema) -> Result<Vec<DataFile>>
     today(config, schema).map(|(files, _)| files)
 }
 
+/// The same for [`crate::commands::data::inspect`], which needs nobody's word for a query.
+///
+/// # Errors
+/// As [`look_at`].
+pub(crate) fn inspected(config: &Config, schema: &Schema) -> Result<Vec<DataFile>> {
+    match &config.data.database {
+        Some(database) => Ok(vec![database::look(database, schema, &config.site.state.join("records"))?]),
+        None => look_at(config, schema),
+    }
+}
+
 fn today(config: &Config, schema: &Schema) -> Result<(Vec<DataFile>, Origin)> {
     let Some(database) = &config.data.database else {
         return Ok((config.data.files.iter().cloned().map(DataFile::At).collect(), Origin::default()));

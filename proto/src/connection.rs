@@ -16,7 +16,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 
+use self::proxy::Way;
 use crate::identity::PeerName;
+
+mod proxy;
 
 /// Name resolution, TCP and TLS, each.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -69,16 +72,15 @@ impl Failure {
 /// Unreachable, or one side does not accept the other's certificate.
 pub async fn connect(dial: Dial<'_>) -> Result<(Channel, Failure), TransportError> {
     let unreachable = |what: &str, error: &dyn std::fmt::Display| TransportError::Unreachable(format!("{what}: {error}"));
-    let tcp = tokio::time::timeout(CONNECT, TcpStream::connect((dial.host, dial.port)))
-        .await
-        .map_err(|_| unreachable("connect", &"timed out"))?
-        .map_err(|e| unreachable("connect", &e))?;
+    let opened = tokio::time::timeout(CONNECT, proxy::open(dial.host, dial.port)).await;
+    let Way { stream: tcp, proxy } = opened.map_err(|_| unreachable("connect", &"timed out"))??;
     tcp.set_nodelay(true).map_err(|e| unreachable("connect", &e))?;
     let connector = TlsConnector::from(Arc::clone(dial.tls));
     let mut stream = tokio::time::timeout(CONNECT, connector.connect(dial.server_name.clone(), tcp))
         .await
         .map_err(|_| unreachable("TLS", &"timed out"))?
-        .map_err(|e| inner(&e).map_or_else(|| unreachable("TLS", &e), tls_error))?;
+        .map_err(|e| inner(&e).map_or_else(|| unreachable("TLS", &e), tls_error))
+        .map_err(|error| through(error, proxy.as_deref(), dial))?;
     check_server(&stream, dial.server)?;
 
     let mut first = vec![0; 1024];
@@ -109,6 +111,18 @@ pub async fn connect(dial: Dial<'_>) -> Result<(Channel, Failure), TransportErro
         .await
         .map_err(|e| failure.take().map_or_else(|| unreachable("HTTP/2", &e), |e| tls_error(&e)))?;
     Ok((channel, failure))
+}
+
+/// A certificate of another authority may be the proxy's own.
+fn through(error: TransportError, proxy: Option<&str>, dial: Dial<'_>) -> TransportError {
+    match (error, proxy) {
+        (TransportError::Rejected { kind: kind @ Rejection::Authentication, message }, Some(proxy)) => {
+            let Dial { host, port, .. } = dial;
+            let message = format!("{message}. If the proxy {proxy} opens TLS, ask for a bypass of {host}:{port}");
+            TransportError::Rejected { kind, message }
+        }
+        (error, _) => error,
+    }
 }
 
 /// What a TLS error means: certificates are a matter for people, anything else may pass.

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::error::{ClientError, Result};
 use crate::output::Output;
 use crate::screen;
-use crate::snapshot::{LocalSchema, look_at};
+use crate::snapshot::{LocalSchema, inspected};
 
 /// Prints counts per column and the norms of the rows.
 ///
@@ -28,7 +28,7 @@ pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpe
             schema.of_site(config.site.name.as_str()).map_err(|e| ClientError::config("site.name", Problem::of(e)))?
         }
     };
-    let files = look_at(config, &schema)?;
+    let files = inspected(config, &schema)?;
     let guess = dp_pvi_data::guess(&schema, &files).map_err(|e| ClientError::Data(Problem::of(e)))?;
     let inspection = match dp_pvi_data::inspect(&schema, &files) {
         Ok(inspection) => inspection,

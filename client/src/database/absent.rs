@@ -22,6 +22,10 @@ impl Kept {
         Ok(None)
     }
 
+    pub(crate) fn look(database: &Database, _: &Schema, _: &Path) -> Result<DataFile> {
+        match *database {}
+    }
+
     pub(crate) fn fetch(&self, database: &Database, _: &Schema) -> Result<(DataFile, Origin)> {
         match *database {}
     }

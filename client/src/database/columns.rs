@@ -33,10 +33,10 @@ pub(super) struct Column {
 /// [`ClientError::Data`] for a type whose text is no number, text, truth value or date, and for a name that two columns have.
 pub(super) fn of(statement: &Statement) -> Result<Vec<Column>> {
     let columns = statement.columns().iter().map(|column| {
-        let name = column.name().to_owned();
+        let (name, kind) = (column.name().to_owned(), column.type_().name());
         match text_of(column.type_()) {
             Ok(text) => Ok(Column { name, text }),
-            Err(refused) => Err(ClientError::Data(format!("the query's column `{name}` {refused}").into())),
+            Err(refused) => Err(ClientError::Data(format!("the query's column `{name}` {refused} (of type {kind})").into())),
         }
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;

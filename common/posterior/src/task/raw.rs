@@ -269,7 +269,8 @@ impl RawTask {
                 epsilon: self.privacy.epsilon,
                 delta: self.privacy.delta,
                 trust: self.privacy.trust,
-                max_units: self.privacy.max_units,
+                // An update whose mechanism is over so many units says it, too.
+                max_units: self.privacy.max_units.or_else(|| self.units_of_update()),
             },
             aggregation: None,
             update_deadline_seconds: context.update_deadline_seconds,
@@ -295,6 +296,12 @@ impl RawTask {
             check: &|update| ResolvedTask { update: update.clone(), ..task.clone() }.check(),
         })?;
         Ok(ResolvedTask { update, ..task })
+    }
+
+    /// `max_units` of `[pvi]`, where the site adds the noise.
+    fn units_of_update(&self) -> Option<u64> {
+        let units = self.pvi.options.get("max_units")?.as_integer()?;
+        u64::try_from(units).ok().filter(|_| self.privacy.trust == Trust::Local)
     }
 
     /// The schema whose records have the weights that the task names, and what says so.

@@ -1,0 +1,149 @@
+//! The way to a server: straight, or through an HTTP proxy (`CONNECT`). TLS is spoken through the proxy, which sees who is called, and how much is sent.
+//!
+//! The environment names the proxy as it does for curl: `HTTPS_PROXY`, else `ALL_PROXY`; `NO_PROXY` lists hosts that are called straight. A loopback
+//! address always is.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use dp_pvi_protocol::transport::TransportError;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tonic::codegen::Service as _;
+use tonic::codegen::http::Uri;
+
+/// What the environment may say.
+const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+/// A connection, and the proxy that it goes through.
+pub(super) struct Way {
+    pub(super) stream: TcpStream,
+    pub(super) proxy: Option<String>,
+}
+
+fn unreachable(what: &str, error: &dyn Display) -> TransportError {
+    TransportError::Unreachable(format!("{what}: {error}"))
+}
+
+/// Connects to a host.
+///
+/// # Errors
+/// Unreachable; what is said names the proxy where there is one, and never a password.
+pub(super) async fn open(host: &str, port: u16) -> Result<Way, TransportError> {
+    let set = VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    match set {
+        Some(variable) if !is_loopback(host) => open_under(&Matcher::from_env(), variable, host, port).await,
+        _ => Ok(Way { stream: TcpStream::connect((host, port)).await.map_err(|e| unreachable("connect", &e))?, proxy: None }),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+async fn open_under(matcher: &Matcher, variable: &str, host: &str, port: u16) -> Result<Way, TransportError> {
+    let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let target: Uri = format!("https://{name}").parse().map_err(|e| unreachable(&name, &e))?;
+    let Some(found) = matcher.intercept(&target) else {
+        let straight = TcpStream::connect((host, port)).await;
+        let stream = straight.map_err(|e| {
+            TransportError::Unreachable(format!(
+                "connect: {e} (no proxy is used: NO_PROXY names this host, or {variable} is no address of a proxy)"
+            ))
+        })?;
+        return Ok(Way { stream, proxy: None });
+    };
+    let uri = found.uri();
+    let address = uri.authority().map_or_else(String::new, ToString::to_string);
+    if uri.scheme_str() != Some("http") {
+        return Err(TransportError::Unreachable(format!(
+            "{variable} names a proxy of kind `{}`, and only http:// is spoken to proxies: TLS with the server goes through it in any case",
+            uri.scheme_str().unwrap_or_default()
+        )));
+    }
+    let (proxy_host, proxy_port) = (uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(80));
+    let dial = tower::service_fn(move |_: Uri| {
+        let proxy_host = proxy_host.clone();
+        async move { TcpStream::connect((proxy_host.as_str(), proxy_port)).await.map(TokioIo::new) }
+    });
+    let tunnel = Tunnel::new(uri.clone(), dial);
+    let mut tunnel = match found.basic_auth() {
+        Some(auth) => tunnel.with_auth(auth.clone()),
+        None => tunnel,
+    };
+    let stream = tunnel.call(target).await.map_err(|e| {
+        let cause = std::error::Error::source(&e).map_or_else(String::new, |cause| format!(" ({cause})"));
+        TransportError::Unreachable(format!(
+            "the proxy {address} that {variable} names does not connect to {name}: {e}{cause}. Ask for {name} to be let through. A proxy that asks for a \
+             password gets it by http://NAME:PASSWORD@{address}; one that asks for NTLM or Kerberos needs a helper such as cntlm or px"
+        ))
+    })?;
+    Ok(Way { stream: stream.into_inner(), proxy: Some(address) })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A proxy that answers every request with this, and sends back what it was asked.
+    async fn proxy(answer: &'static str) -> (u16, tokio::task::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8(head).unwrap()
+        });
+        (port, asked)
+    }
+
+    async fn way(proxy: &str, no: &str, host: &str) -> Result<Way, String> {
+        let matcher = Matcher::builder().all(proxy.to_owned()).no(no.to_owned()).build();
+        open_under(&matcher, "HTTPS_PROXY", host, 9092).await.map_err(|e| e.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_asked_for_the_server_by_its_name() {
+        let (port, asked) = proxy("HTTP/1.1 200 Connection established\r\n\r\n").await;
+        let way = way(&format!("http://site:s%20cret@127.0.0.1:{port}"), "", "fed.example.org").await.unwrap();
+        assert_eq!(way.proxy, Some(format!("127.0.0.1:{port}")));
+        let asked = asked.await.unwrap();
+        assert!(asked.starts_with("CONNECT fed.example.org:9092 HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.contains("Proxy-Authorization: Basic c2l0ZTpzIGNyZXQ="), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn what_a_proxy_refuses_is_said_without_the_password() {
+        for (answer, words) in [
+            ("HTTP/1.1 407 Who are you\r\n\r\n", "authorization required"),
+            ("HTTP/1.1 403 No\r\n\r\n", "unsuccessful"),
+            ("", "end of file"),
+        ] {
+            let (port, _asked) = proxy(answer).await;
+            let error = way(&format!("http://site:secret@127.0.0.1:{port}"), "", "::2").await.err().unwrap();
+            assert!(error.contains(words) && error.contains("[::2]:9092") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kind_of_proxy_that_is_not_spoken_to_is_named() {
+        let error = way("socks5://127.0.0.1:1", "", "fed.example.org").await.err().unwrap();
+        assert!(error.contains("`socks5`"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_host_that_needs_no_proxy_is_called_straight() {
+        let error = way("http://127.0.0.1:1", "127.0.0.9", "127.0.0.9").await.err().unwrap();
+        assert!(error.contains("no proxy is used"), "{error}");
+        assert!(is_loopback("LOCALHOST") && is_loopback("::1") && !is_loopback("fed.example.org"));
+    }
+}
