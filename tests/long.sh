@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # name | limit in seconds | what it is about; nothing: where it is asked for, and on the schedule
 tier='
-coverage     | 900  | common/papers/src/worlds common/posterior/src/methods common/inference/src/methods common/models/src common/numerics/src
+coverage     | 1200 | common/papers/src/worlds common/posterior/src/methods common/inference/src/methods common/models/src common/numerics/src
 carried      | 900  | common/inference/src/methods common/models/src common/privacy/src/mechanism common/posterior/src/methods
 audit        | 1500 | common/simulation/src/audit common/inference/src/methods common/models/src common/privacy/src/mechanism
 certificates | 300  | common/account common/verifier common/accounting/src

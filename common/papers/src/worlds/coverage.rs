@@ -178,7 +178,7 @@ fn times(likelihood: Likelihood, rounds: u32) -> Problem {
 fn check_times(problem: &Problem, accepted: std::ops::RangeInclusive<f64>) -> Counts {
     let task = problem.task();
     let mut counts = Counts::default();
-    (1..=240).for_each(|seed| counts.add(&problem.replicate(&task, seed)));
+    (1..=u64::from(REPLICATIONS)).for_each(|seed| counts.add(&problem.replicate(&task, seed)));
     let aware = counts.share(counts.aware);
     println!("{:?}, ε = {}, {} visits: {aware:.3}", problem.likelihood, problem.epsilon, task.visits());
     assert!(counts.absent == 0 && accepted.contains(&aware), "{aware}");
