@@ -26,8 +26,7 @@ const BISECTIONS: u32 = 60;
 impl Composition {
     /// What a filter of this budget reads: the smallest ε, at the same δ, of a budget whose filter would have admitted everything so far; above
     /// `budget` if and only if this filter would not have. Releases without protection are left out.
-    #[must_use]
-    pub fn protected_filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
+    pub(crate) fn protected_filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
         match self.first() {
             None => self.protected_loss(delta),
             Some(first) if first.gdp.is_some() => self.gaussian_first(delta),
@@ -36,8 +35,7 @@ impl Composition {
     }
 
     /// [`Composition::protected_filtered`]; ε = ∞ with a release without protection.
-    #[must_use]
-    pub fn filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
+    pub(crate) fn filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
         if self.non_private() { self.loss(delta) } else { self.protected_filtered(budget, delta) }
     }
 

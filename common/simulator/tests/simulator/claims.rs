@@ -63,7 +63,7 @@ fn a_run_is_charged_whole_or_refused() {
             if run == 1 {
                 check(&outcome, &sites, 1, "whole");
             }
-            complete(&outcome, "whole");
+            assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::Complete));
             assert_eq!(log.borrow().len(), 5 * paid, "{visits} {run}");
             let arrived = outcome.arrived.keys().filter(|release| release.client == client("poor")).count();
             let refusals: Vec<_> = outcome
@@ -91,13 +91,13 @@ fn a_run_is_charged_whole_or_refused() {
 fn two_federations_share_one_budget() {
     let task = private(5);
     let (shared, log) = site("a", &task, budget_for(&task, 7), numbers());
-    // The second one would need more than the first left, and gets nothing: its refusal is for good and ends the run.
-    for (run, end, computed) in [(1, RunOutcome::Complete, 5), (2, RunOutcome::Refused, 5)] {
+    // The second one would need more than the first left, and gets nothing: the site leaves before it hears of an end.
+    for (run, end, arrived) in [(1, Some(RunOutcome::Complete), 5), (2, None, 0)] {
         let mut federation = Federation::new(&task, 1, vec![shared.clone()]);
         federation.run = run;
         let outcome = federation.simulate();
-        assert_eq!(outcome.end.map(|end| end.outcome), Some(end));
-        assert_eq!(log.borrow().len(), computed);
+        assert_eq!(outcome.sites[&client("a")].is_ok(), end.is_some());
+        assert_eq!((outcome.end.map(|end| end.outcome), outcome.arrived.len(), log.borrow().len()), (end, arrived, 5));
     }
 }
 
