@@ -26,7 +26,6 @@ use dp_pvi_privacy::{ClientId, Hash};
 use dp_pvi_proto::environment::{PREFIX, to_blame};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::message::Role;
-use dp_pvi_protocol::participant::PartialRuns;
 use serde::Deserialize;
 use tracing::warn;
 
@@ -162,8 +161,6 @@ pub struct PrivateData {
     pub identity: LedgerIdentity,
     /// The data set's budget.
     pub budget: Budget,
-    /// Most that everything charged may cost if all other parties of aggregated runs work together.
-    pub max_fallback: Option<Epsilon>,
 }
 
 /// `[policy]`: what this site agrees to.
@@ -177,8 +174,6 @@ pub struct Policy {
     pub min_records: u64,
     /// Who approves a task.
     pub approve: Approve,
-    /// Whether to begin what the budget does not pay to the end.
-    pub partial_runs: PartialRuns,
     /// Least `release_tick_seconds` of a task; 0: any.
     pub min_release_tick_seconds: u64,
 }
@@ -373,7 +368,6 @@ struct RawPolicy {
     allow_non_private: bool,
     min_records: u64,
     approve: RawApprove,
-    allow_partial_runs: bool,
     min_release_tick_seconds: u64,
 }
 
@@ -384,7 +378,6 @@ impl Default for RawPolicy {
             allow_non_private: false,
             min_records: 1,
             approve: RawApprove(Approve::Policy),
-            allow_partial_runs: false,
             min_release_tick_seconds: 0,
         }
     }
@@ -521,15 +514,15 @@ impl RawConfig {
                     ));
                 }
                 let identity = LedgerIdentity { data: self.data.name.clone(), unit: budget.unit, relation: budget.relation };
-                let max_fallback = budget.max_fallback_epsilon;
                 let budget = Budget {
                     epsilon: budget.epsilon,
                     delta: budget.delta,
                     per_run: budget.per_run_epsilon,
+                    max_fallback: budget.max_fallback_epsilon,
                     allow_non_private: self.policy.allow_non_private,
                 };
                 let head = self.data.ledger_head.unwrap_or_else(|| self.site.state.join(format!("{}.head", self.data.name)));
-                Some(PrivateData { ledger: at(&ledger), ledger_head: at(&head), nominal_units, identity, budget, max_fallback })
+                Some(PrivateData { ledger: at(&ledger), ledger_head: at(&head), nominal_units, identity, budget })
             }
         };
         // An evaluator sends no updates: it signs no charter.
@@ -571,7 +564,6 @@ impl RawConfig {
                 allow_non_private: self.policy.allow_non_private,
                 min_records: self.policy.min_records,
                 approve: self.policy.approve.0,
-                partial_runs: if self.policy.allow_partial_runs { PartialRuns::Allow } else { PartialRuns::Refuse },
                 min_release_tick_seconds: self.policy.min_release_tick_seconds,
             },
             aggregation,

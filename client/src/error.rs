@@ -155,7 +155,7 @@ impl ClientError {
 impl From<StoreError> for ClientError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Corrupt(_) => Self::LedgerCorrupt(Problem::of(error)),
+            StoreError::Corrupt(_) | StoreError::Form { .. } => Self::LedgerCorrupt(Problem::of(error)),
             StoreError::Unavailable(_) => Self::Unavailable(Problem::of(error)),
         }
     }

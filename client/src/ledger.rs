@@ -27,7 +27,7 @@ pub fn open<S: ChargeStore>(
     let store = decorate(SqliteLedger::open(&private.ledger)?);
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
     check_second_place(private, ledger.rows().len())?;
-    Ok(ledger.kept_in(SecondPlace::at(&private.ledger_head))?.cap_fallback(private.max_fallback))
+    Ok(ledger.kept_in(SecondPlace::at(&private.ledger_head))?)
 }
 
 /// Reads and verifies the ledger, also beside its writer. One that is behind its second place is refused, and so is one that is not there: what it
@@ -84,7 +84,7 @@ pub fn look_ahead(private: &PrivateData, key: SigningKey) -> Result<(LedgerView,
         ledger.check_kept(&mut place)?;
         return Err(refused.into());
     }
-    Ok((ledger.cap_fallback(private.max_fallback), on_disk))
+    Ok((ledger, on_disk))
 }
 
 /// Why the second place is none, if it is none.

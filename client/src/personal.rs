@@ -60,9 +60,8 @@ struct OthersWords {
     words: String,
     /// In how many directions what was left of the others had too little precision and was raised to a tenth of the prior's.
     raised: usize,
-    /// By how much this site's coefficients may differ from the others', as its records say: standard deviations. Absent in files of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    spread: Option<Allowance>,
+    /// By how much this site's coefficients may differ from the others', as its records say: standard deviations.
+    spread: Allowance,
 }
 
 /// Whose it is.
@@ -98,7 +97,7 @@ impl PersonalDocument {
             run: of.run.number,
             rounds: of.rounds,
             family: of.task.family(),
-            others: OthersWords { way: *way, words: way.words().into(), raised: *floored, spread: Some(*spread) },
+            others: OthersWords { way: *way, words: way.words().into(), raised: *floored, spread: *spread },
             coefficients: coefficients(&names, q.standard()),
             covariance,
             natural_parameters: natural.clone(),

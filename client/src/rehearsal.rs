@@ -96,10 +96,8 @@ pub fn rehearse(task: &ResolvedTask, units: u64, place: Where<'_>) -> Result<Opt
         let invented = invented.on_threads(place.threads).over_slots(count);
         let release = ReleaseId { run: RunId { task: task.hash(), number }, client: place.site.clone(), round: 0 };
         let event = task.visit_event(0).map_err(|e| failed(Problem::of(e)))?;
-        let permit = match task.visit_fallback(0).map_err(|e| failed(Problem::of(e)))? {
-            Some(fallback) => ledger.reserve_aggregated(&release, &event, &fallback, Hash::default())?,
-            None => ledger.reserve(&release, &event, Hash::default())?,
-        };
+        let fallback = task.visit_fallback(0).map_err(|e| failed(Problem::of(e)))?;
+        let permit = ledger.reserve(&release, (&event, fallback.as_ref()), Hash::default())?;
         let lambda = task.rule().initial();
         let site = task.site(place.site.as_str()).map_err(|e| failed(Problem::of(e)))?;
         let job = Job { site, task, visit: 0, lambda: &lambda, state: &SiteState::None };
@@ -163,7 +161,8 @@ fn throwaway(task: &ResolvedTask, folder: &Path) -> Result<Ledger<SqliteLedger, 
     let store = SqliteLedger::create(&folder.join("ledger"))?
         .ok_or_else(|| ClientError::Unavailable(format!("{}: is in use", folder.display()).into()))?;
     let identity = LedgerIdentity { data: "invented".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: true };
     Ok(Ledger::open(store, SigningKey::from_bytes(&secret), identity, budget)?)
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use dp_pvi_accounting::FilterRule;
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::ChargeStore;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
@@ -10,7 +9,7 @@ use dp_pvi_privacy::{Hash, NoiseSource};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{LONGEST_PAUSE, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
-use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy};
+use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, Participant, Policy};
 use dp_pvi_protocol::text::visible;
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
@@ -78,9 +77,6 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
     let policy = policy(config)?;
     // The lock first: a second process on the same data set stops here, before it reads or sends anything.
     let ledger = ledger::open(private, identity.key.clone(), decorate)?;
-    // Where runs are charged whole, none is begun that the budget does not pay.
-    let partial_runs = if ledger.rule() == FilterRule::Envelopes { PartialRuns::Refuse } else { policy.partial_runs };
-    let policy = Policy { partial_runs, ..policy };
     let schema = LocalSchema::read(&config.data.schema)?;
     let ledger = ledger.of_units(schema.schema().unit_in_words())?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
@@ -212,7 +208,6 @@ pub fn policy(config: &Config) -> Result<Policy> {
     Ok(Policy {
         approve,
         allow_trust: config.policy.allow_trust.clone(),
-        partial_runs: config.policy.partial_runs,
         min_release_tick_seconds: config.policy.min_release_tick_seconds,
         aggregation: aggregation(config)?,
     })

@@ -40,7 +40,8 @@ impl Compute for Records {
 #[must_use]
 pub fn posterior<'a>(task: &ResolvedTask, sites: impl Iterator<Item = (&'a str, &'a Path)>) -> Vec<f64> {
     let schema = task.parsed_schema().expect("a resolved task has a schema");
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: true };
     let sites = sites.map(|(name, file)| {
         let loaded = load(&schema, &[file]).unwrap_or_else(|error| panic!("{name}: {error}"));
         let compute = Rc::new(RefCell::new(Records(Arc::new(loaded.units))));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use dp_pvi_accounting::PrivacyLoss;
 use dp_pvi_privacy::RunId;
-use dp_pvi_privacy::ledger::{FreezeState, ReleaseState, RowBody};
+use dp_pvi_privacy::ledger::{FreezeState, Losses, ReleaseState, RowBody};
 use serde_json::{Value, json};
 
 use super::view;
@@ -21,7 +21,7 @@ use crate::{keys, ledger};
 pub fn show(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
     let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
-    let spent = ledger.spent()?;
+    let Losses { joint: spent, fallback } = ledger.losses();
     let budget = ledger.budget();
     let left = (budget.epsilon.get() - spent.epsilon.get()).max(0.0);
     let charges = view::charges(ledger.rows())?;
@@ -29,7 +29,7 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
     let frozen = view::freeze_state(ledger.rows()) == FreezeState::Frozen;
     let per_run: Vec<_> =
         runs.iter().map(|run| (run, charges.iter().filter(|(release, _)| release.run == *run).count(), ledger.losses_in(run))).collect();
-    let (fallback, cap) = (ledger.losses().fallback, ledger.fallback_cap());
+    let cap = budget.max_fallback;
     let back = given_back(&ledger)?;
     let back_of = |run: &RunId| back.get(run).copied();
     // Without aggregated runs both losses are one.
@@ -102,9 +102,6 @@ pub fn show(config: &Config, output: Output) -> Result<()> {
                 let _ = write!(text, "left   epsilon {left:.4} by plain subtraction; what a run would really add: `dp-pvi-client plan`");
             } else {
                 text.push_str("left   nothing");
-            }
-            if let Some(remark) = ledger.remark() {
-                let _ = write!(text, "\nnote   {remark}");
             }
             text
         },

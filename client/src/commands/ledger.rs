@@ -349,9 +349,7 @@ struct Round {
     run: u32,
     round: u32,
     /// Rounds by which an update may be late; none where rounds wait for all that were asked.
-    #[serde(default)]
     max_staleness: Option<u32>,
-    #[serde(default)]
     included: Vec<Included>,
 }
 
@@ -460,7 +458,7 @@ fn row_text(row: &Row) -> String {
     };
     let of = |what: &str, release: &ReleaseId| format!("{} round {}", of_run(what, &release.run), release.round);
     match &row.body {
-        RowBody::Genesis(identity, _) => format!("begins for {}", identity.data),
+        RowBody::Genesis(identity) => format!("begins for {}", identity.data),
         RowBody::Reserved { release, .. } => of("reserved", release),
         RowBody::Planned { run, joint, .. } => {
             let visits: u64 = joint.events.iter().map(|(_, visits)| *visits).sum();
@@ -495,7 +493,7 @@ pub fn export(config: &Config, output: Output) -> Result<()> {
 
 fn row_json(row: &Row, hash: Hash) -> Value {
     let (kind, release, more) = match &row.body {
-        RowBody::Genesis(identity, _) => {
+        RowBody::Genesis(identity) => {
             ("genesis", None, json!({"data": identity.data, "unit": identity.unit, "relation": identity.relation}))
         }
         RowBody::Reserved { release, event, header, fallback } => {

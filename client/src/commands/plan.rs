@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dp_pvi_accounting::{DpEvent, PrivacyUnit};
-use dp_pvi_accounting::{FilterRule, PrivacyLoss, epsilon_upper};
+use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
 use dp_pvi_forecast::{Counted, Prospect, counted, sizes};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::RunId;
@@ -25,8 +25,6 @@ use crate::snapshot::LocalSchema;
 use crate::transport::GrpcTransport;
 use crate::{approvals, keys, tls, train};
 
-/// Repetitions are counted up to here.
-const MANY: u64 = 1_000_000;
 /// More further runs than this are not counted.
 const MOST_RUNS: u64 = 1000;
 
@@ -157,16 +155,11 @@ struct Fallback {
 }
 
 impl Fallback {
-    fn of(private: &PrivateData, ledger: &LedgerView, task: &ResolvedTask) -> Result<Option<Self>> {
-        if task.aggregation.is_none() {
-            return Ok(None);
-        }
-        let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(Problem::of(e));
-        let whole = task.visit_fallbacks(0..task.visits()).map_err(version)?;
+    /// `whole` are the fallbacks of all visits.
+    fn of(private: &PrivateData, task: &ResolvedTask, whole: &[(DpEvent, u64)], spent: PrivacyLoss, after: PrivacyLoss) -> Result<Self> {
         let booked = whole.iter().flat_map(|(event, count)| (0..*count).map(move |_| event));
         let run = epsilon_upper(booked, private.identity.relation, task.privacy.delta).map_err(|e| ClientError::Version(Problem::of(e)))?;
-        let (spent, after) = (ledger.losses().fallback, ledger.would_cost_fallback(&whole)?);
-        Ok(Some(Self { run, spent, after, limit: private.max_fallback.map(|cap| cap.get()) }))
+        Ok(Self { run, spent, after, limit: private.budget.max_fallback.map(|cap| cap.get()) })
     }
 
     fn json(&self) -> Value {
@@ -201,37 +194,18 @@ impl Plan {
         let visits = task.visits();
         let run = task.loss_under(private.identity.relation, task.privacy.delta, visits).map_err(version)?;
         let whole = task.visit_events(0..visits).map_err(version)?;
-        let spent = ledger.spent()?;
-        let after = ledger.would_cost(&whole)?;
-        let limit = private.budget.epsilon.get();
-        // Whole runs, then the first visits of one more.
-        let worst = task.visit_fallbacks(0..visits).map_err(version)?;
-        let fits = |times: u64| -> Result<Fit> {
-            let runs = times / u64::from(visits);
-            let more = u32::try_from(times % u64::from(visits)).unwrap_or(visits);
-            let all = |whole: &[(DpEvent, u64)], more: Vec<(DpEvent, u64)>| {
-                whole.iter().map(|(event, count)| (event.clone(), count * runs)).chain(more).collect::<Vec<_>>()
-            };
-            let loss = ledger.would_cost(&all(&whole, task.visit_events(0..more).map_err(version)?))?.epsilon.get();
-            let fallback = ledger.would_cost_fallback(&all(&worst, task.visit_fallbacks(0..more).map_err(version)?))?.epsilon;
-            let within = loss <= limit && private.max_fallback.is_none_or(|cap| fallback <= cap);
-            Ok(if within && (loss.is_finite() || private.budget.allow_non_private) { Fit::Yes } else { Fit::No })
-        };
-        let (runs_possible, visits_possible) = match ledger.rule() {
-            _ if !task.update.is_private() && !private.budget.allow_non_private => (0, 0),
+        let worst = task.aggregation.map(|_| task.visit_fallbacks(0..visits)).transpose().map_err(version)?;
+        let (before, with) = (ledger.losses(), ledger.would_cost(&whole, worst.as_deref())?);
+        let (spent, after, limit) = (before.joint, with.joint, private.budget.epsilon.get());
+        let runs_possible = match task.update.is_private() {
+            true => ledger.further_runs(&whole, worst.as_deref(), MOST_RUNS)?,
             // What is released without protection is not held against the limits.
-            _ if !task.update.is_private() => (MOST_RUNS, MOST_RUNS * u64::from(visits)),
-            FilterRule::Envelopes => {
-                let runs = ledger.further_runs(&whole, &worst, MOST_RUNS)?;
-                (runs, runs * u64::from(visits))
-            }
-            FilterRule::Unnamed | FilterRule::FirstCharge => {
-                let visits_possible = most(fits)?;
-                (visits_possible / u64::from(visits), visits_possible)
-            }
+            false if private.budget.allow_non_private => MOST_RUNS,
+            false => 0,
         };
+        let visits_possible = runs_possible * u64::from(visits);
         let objections = objections(config, private, ledger, &task, &run, &after)?;
-        let fallback = Fallback::of(private, ledger, &task)?;
+        let fallback = worst.map(|worst| Fallback::of(private, &task, &worst, before.fallback, with.fallback)).transpose()?;
         Ok(Self { task, run, spent, after, limit, fallback, runs_possible, visits_possible, objections, forecast, assumed })
     }
 
@@ -271,7 +245,7 @@ impl Plan {
     fn price(&self) -> String {
         let possible =
             |count: u64, many: u64, what: &str| if count >= many { format!("over {many} {what}") } else { format!("{count} {what}") };
-        let many_visits = MANY.min(MOST_RUNS * u64::from(self.task.visits()));
+        let many_visits = MOST_RUNS * u64::from(self.task.visits());
         let stated = self.task.privacy.epsilon.map_or_else(|| "no guarantee".into(), |e| format!("epsilon {}", e.get()));
         format!(
             "stated  {stated} at delta {:e}, unit {}, {}, trust {}\n\
@@ -376,7 +350,7 @@ fn objections(
         }
     } else {
         let events = task.visit_events(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?;
-        let admitted = ledger.would_admit(&new_run(task), &events);
+        let admitted = ledger.would_admit(&new_run(task), &events, None);
         // Where releases without protection are allowed, those that were made are not held against the limit.
         let over = after.epsilon.get() > private.budget.epsilon.get();
         if over && (after.epsilon.get().is_finite() || matches!(admitted, Err(LedgerError::OverBudget { .. }))) {
@@ -402,7 +376,7 @@ fn objections(
         }
     }
     let worst = task.visit_fallbacks(0..task.visits()).map_err(|e| ClientError::Version(Problem::of(e)))?;
-    if let Err(over @ LedgerError::OverFallback { .. }) = ledger.would_admit_fallback(&new_run(task), &worst) {
+    if let Err(over @ LedgerError::OverFallback { .. }) = ledger.would_admit(&new_run(task), &[], Some(&worst)) {
         object(over.to_string());
     }
     if let Err(refused) = floors(config, task) {
@@ -456,48 +430,7 @@ fn unit_name(unit: PrivacyUnit) -> &'static str {
     }
 }
 
-enum Fit {
-    Yes,
-    No,
-}
-
 /// A run that no ledger has.
 fn new_run(task: &ResolvedTask) -> RunId {
     RunId { task: task.hash(), number: u32::MAX }
-}
-
-/// Largest number of repetitions that fit, up to [`MANY`]: doubling, then halving.
-fn most(fits: impl Fn(u64) -> Result<Fit>) -> Result<u64> {
-    let mut low = 0;
-    let mut high = 1;
-    while high <= MANY && matches!(fits(high)?, Fit::Yes) {
-        low = high;
-        high *= 2;
-    }
-    if high > MANY {
-        return Ok(MANY);
-    }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        match fits(middle)? {
-            Fit::Yes => low = middle,
-            Fit::No => high = middle,
-        }
-    }
-    Ok(low)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn the_largest_fitting_number_is_found() {
-        for limit in [0, 1, 2, 3, 7, 8, 1000, 524_287] {
-            let found = most(|n| Ok(if n <= limit { Fit::Yes } else { Fit::No })).unwrap();
-            assert_eq!(found, limit);
-        }
-        assert_eq!(most(|_| Ok(Fit::Yes)).unwrap(), MANY);
-    }
 }

@@ -75,7 +75,7 @@ fn a_full_file_becomes_checked_types() {
     assert_eq!(private.ledger, Path::new("/var/lib/ledger.db"));
     assert_eq!((private.identity.unit, private.identity.relation, private.nominal_units), (PrivacyUnit::Record, Relation::ReplaceOne, 400));
     assert!((private.budget.epsilon.get() - 2.0).abs() < f64::EPSILON && !private.budget.allow_non_private);
-    assert!((private.max_fallback.unwrap().get() - 5.5).abs() < f64::EPSILON);
+    assert!((private.budget.max_fallback.unwrap().get() - 5.5).abs() < f64::EPSILON);
     let aggregation = config.aggregation.unwrap();
     assert_eq!(aggregation.summer, Path::new("/etc/dp-pvi/tls/summer.pub.pem"));
     assert_eq!(aggregation.floors, Floors { colluders: 2, ..Floors::default() });

@@ -83,7 +83,7 @@ pub enum Question {
         /// At this δ instead of the task's.
         #[arg(long, requires = "epsilon", allow_hyphen_values = true)]
         delta: Option<f64>,
-        /// Visits of this task that the site's ledger has booked already, in as few runs as possible.
+        /// Runs of this task that the site's ledger has charged already.
         #[arg(long, default_value_t = 0, requires = "epsilon")]
         booked: u32,
         /// For how many records of how many sites.
@@ -380,12 +380,12 @@ fn plan(
     if let Some(room) = forecast.budget {
         writeln!(
             print.out,
-            "of epsilon {} at delta {:e}: {} spent by {} visits, {} rounds left; the run {}",
+            "of epsilon {} at delta {:e}: {} spent by {} runs, {} left; the run {}",
             room.epsilon,
             room.delta,
             said(room.spent),
             room.booked,
-            if room.rounds_left >= plan::MANY { format!("over {}", plan::MANY) } else { room.rounds_left.to_string() },
+            if room.runs_left >= plan::MANY { format!("over {}", plan::MANY) } else { room.runs_left.to_string() },
             if room.run_fits { "fits" } else { "does not fit" }
         )?;
     }

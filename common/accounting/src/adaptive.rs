@@ -9,7 +9,7 @@ use crate::unit::{Delta, Epsilon};
 ///
 /// # Privacy
 /// Whatever the events depend on, all of them together are (ε, δ)-differentially private: [`crate::proofs::filter`]. The rule is fixed by the
-/// budget and the first event. The ledger applies this very filter to its rows.
+/// budget and the first event.
 #[derive(Debug, Clone)]
 pub struct Filter {
     budget: (Epsilon, Delta),

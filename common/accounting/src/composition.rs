@@ -1,4 +1,4 @@
-//! What a ledger keeps instead of reading all its rows at every question: how often each mechanism ran.
+//! How often each mechanism ran: all that a price depends on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +20,7 @@ const VERSION: u8 = 2;
 /// ([`crate::proofs::discrete_gaussian`]).
 pub(super) const MOST_COORDINATES: f64 = 68_719_476_736.0;
 
-/// A sequence of events as a multiset of mechanisms, and which of them came first: what a ledger keeps instead of reading all rows at every
-/// question.
+/// A sequence of events as a multiset of mechanisms, and which of them came first.
 ///
 /// The answers depend on how often each mechanism ran (that of a filter also on which one was the first), and on nothing else, to the last
 /// bit: a plan of k releases costs exactly what k rows cost.

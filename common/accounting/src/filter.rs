@@ -1,4 +1,4 @@
-//! The filter of ledgers that book visit by visit: one rule, fixed before anything is released, for events that are chosen in the light of earlier outputs.
+//! The filter of single events: one rule, fixed before anything is released, for events that are chosen in the light of earlier outputs.
 //!
 //! # Privacy
 //! The theorem and its proof are in [`crate::proofs::filter`]. The rule is fixed by the first protected charge, which nothing that was released
@@ -8,29 +8,15 @@
 //!   together, which take over when an event without a μ comes; the rest covers discrete noise;
 //! * anything else: one Rényi order gets all of δ. It is the order at which the budget would hold the largest multiple of the first event.
 //!
-//! So a ledger of one kind of event pays nothing for being adaptive: it admits exactly the plans of its first event whose ε, as plans, keeps
+//! So a filter of one kind of event pays nothing for being adaptive: it admits exactly the plans of its first event whose ε, as plans, keeps
 //! to the budget. What would be wrong: to take the smallest ε over all orders, or over engines, after the fact.
-
-use serde::{Deserialize, Serialize};
 
 use super::composition::Composition;
 use super::rdp::{ORDERS, to_epsilon};
 use super::{Cost, Curve, MARGIN, Method, PrivacyLoss, count, with_margin};
 use crate::unit::{Delta, Epsilon};
 
-/// Which rule a ledger's first row names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FilterRule {
-    /// None: the row was written before rules had names. Such a ledger is charged by [`FilterRule::FirstCharge`].
-    Unnamed,
-    /// The rule of this module.
-    FirstCharge,
-    /// Whole runs, by their envelopes: [`Runs`](crate::Runs).
-    Envelopes,
-}
-
-/// Share of δ that all Rényi orders have together in a ledger whose first event is an unsampled Gaussian.
+/// Share of δ that all Rényi orders have together in a filter whose first event is an unsampled Gaussian.
 const SPARE: f64 = 4e-7;
 /// Share by which δ may grow with discrete noise there: (1 + this)/[`MARGIN`] + [`SPARE`] stays below 1.
 const DISCRETE: f64 = 5e-7;
@@ -40,8 +26,7 @@ const BISECTIONS: u32 = 60;
 impl Composition {
     /// What a filter of this budget reads: the smallest ε, at the same δ, of a budget whose filter would have admitted everything so far; above
     /// `budget` if and only if this filter would not have. Releases without protection are left out.
-    #[must_use]
-    pub fn protected_filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
+    pub(crate) fn protected_filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
         match self.first() {
             None => self.protected_loss(delta),
             Some(first) if first.gdp.is_some() => self.gaussian_first(delta),
@@ -50,8 +35,7 @@ impl Composition {
     }
 
     /// [`Composition::protected_filtered`]; ε = ∞ with a release without protection.
-    #[must_use]
-    pub fn filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
+    pub(crate) fn filtered(&self, budget: Epsilon, delta: Delta) -> PrivacyLoss {
         if self.non_private() { self.loss(delta) } else { self.protected_filtered(budget, delta) }
     }
 

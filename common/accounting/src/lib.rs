@@ -7,7 +7,7 @@
 //! | fixed before anything runs (outputs may depend on each other in any way) | [`Plan`] | certified [lower, estimate, upper] on ε(δ) and δ(ε) | closed form ([`gdp`]) if all steps are unsampled Gaussians, else loss distributions ([`pld`]); Rényi where a step is known by its ρ only |
 //! | the visits of one task, fixed by it | [`epsilon_upper`], [`Composition::loss`] | upper | μ² ([`gdp`]); loss distributions ([`pld`]) where releases are sampled; ρ ([`zcdp`]), or the best Rényi order ([`rdp`]) |
 //! | whole runs, each chosen from the outputs of those before, the budget fixed | the ledger's [`Runs`] | upper | Gaussian envelopes: [`crate::proofs::envelopes`] |
-//! | single events chosen from earlier outputs, the budget fixed | [`Filter`], [`Composition::filtered`] of older ledgers | upper | the one rule that the first event fixes: [`crate::proofs::filter`] |
+//! | single events chosen from earlier outputs, the budget fixed | [`Filter`], [`epsilon_filtered`] | upper | the one rule that the first event fixes: [`crate::proofs::filter`] |
 //! | chosen from earlier outputs, a reading wanted at every moment | [`Odometer`] | upper, at all times at once | filters of budgets 2^k side by side, δ split over them |
 //!
 //! A ledger is a filter: people choose runs after earlier results. [`FilterStatement`] says so, a plan's [`Statement`] says `plan`; ε after each round of a plan is no odometer.
@@ -84,7 +84,6 @@ pub use certificate::{Binding, Certificate, Claim, Uncertified};
 pub use composition::Composition;
 pub use envelope::{Envelope, Profile};
 pub use event::{DiscreteGaussian, DpEvent, LatticePath, Rho, UnknownEvent};
-pub use filter::FilterRule;
 pub use gdp::Gdp;
 use losses::Pairing;
 pub use plan::Plan;
@@ -471,8 +470,7 @@ pub fn epsilon_upper<'a>(
     Ok(composed(events, relation)?.loss(delta))
 }
 
-/// What the filter of a ledger with this budget reads after these events, in this order: they may have been chosen in the light of earlier outputs
-/// ([`Composition::protected_filtered`]).
+/// What the [`Filter`] of this budget reads after these events, in this order: they may have been chosen in the light of earlier outputs.
 ///
 /// # Errors
 /// An event that no engine bounds.

@@ -27,7 +27,8 @@ fn files() -> (Schema, tempfile::TempDir, [PathBuf; 2]) {
     }
     for (number, levels) in LEVELS.iter().enumerate() {
         let values: Vec<_> = (0..*levels).map(|level| format!("\"Category-level-{level}\"")).collect();
-        write!(schema, "[[columns]]\nname = \"c{number}\"\nkind = \"category\"\nvalues = [{}]\n", values.join(", ")).unwrap();
+        write!(schema, "[[columns]]\nname = \"c{number}\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n", values.join(", "))
+            .unwrap();
     }
     let mut text = String::new();
     for record in 0..RECORDS {

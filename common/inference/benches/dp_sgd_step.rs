@@ -75,7 +75,7 @@ fn mechanism(sampling: Option<SamplingRate>) -> LatticeSum {
 fn permits(event: DpEvent) -> impl Iterator<Item = StepPermit> {
     let delta = Delta::new(1e-5).expect("in (0, 1)");
     let identity = LedgerIdentity { data: "bench".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, allow_non_private: false };
+    let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, max_fallback: None, allow_non_private: false };
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[1; 32]), identity, budget).expect("an empty ledger");
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("bench").expect("a name"), round: 0 };
     ledger.reserve(&release, &event.repeated(1 << 30), Hash::default()).expect("an infinite budget").into_steps()

@@ -82,7 +82,7 @@ pub(crate) fn permit_under(unit: PrivacyUnit, relation: Relation, event: &DpEven
     register_guests();
     let identity = LedgerIdentity { data: "test".into(), unit, relation };
     let delta = Delta::new(1e-5).unwrap();
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, allow_non_private: true };
+    let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, max_fallback: None, allow_non_private: true };
     let key = SigningKey::from_bytes(&[7; 32]);
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), key, identity, budget).unwrap();
     ledger.reserve(&release(round), event, Hash::default()).unwrap()

@@ -184,6 +184,7 @@ impl Site {
             epsilon: task.privacy.epsilon.unwrap_or(Epsilon::ZERO),
             delta: task.privacy.delta,
             per_run: None,
+            max_fallback: None,
             allow_non_private: false,
         };
         let ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[1; 32]), identity, budget).expect("an empty ledger");
@@ -195,7 +196,7 @@ impl Site {
         let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client, round: self.releases };
         self.releases += 1;
         let event = task.visit_event(visit).expect("a resolved task");
-        if self.ledger.awaits_plan(&release.run) {
+        if !self.ledger.is_planned(&release.run) {
             let events = task.visit_events(0..task.visits()).expect("a resolved task");
             self.ledger.plan_run(&release.run, &events, None).expect("the task's epsilon is the budget");
         }
@@ -272,7 +273,7 @@ impl Shape {
             format!("norm_bound = {}\nintercept = true\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n", self.norm_bound);
         for (i, &levels) in self.categories.iter().enumerate() {
             let values: Vec<String> = (0..levels).map(|level| format!("\"{level}\"")).collect();
-            schema += &format!("[[columns]]\nname = \"c{i}\"\nkind = \"category\"\nvalues = [{}]\n", values.join(", "));
+            schema += &format!("[[columns]]\nname = \"c{i}\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n", values.join(", "));
         }
         for i in 0..self.numbers {
             schema += &format!("[[columns]]\nname = \"n{i}\"\nkind = \"number\"\nlower = -2.0\nupper = 2.0\ncentre = 0.0\nscale = 1.0\n");

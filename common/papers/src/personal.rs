@@ -346,7 +346,7 @@ impl Party {
         let client = format!("site-{number}");
         let identity = LedgerIdentity { data: client.clone(), unit: task.privacy.unit, relation: task.privacy.relation };
         let epsilon = task.privacy.epsilon.unwrap_or(Epsilon::INFINITE);
-        let budget = Budget { epsilon, delta: task.privacy.delta, per_run: None, allow_non_private: false };
+        let budget = Budget { epsilon, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
         let ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[1; 32]), identity, budget);
         // A ledger in memory is empty, and an empty one opens.
         Self { units: Units::new(table), ledger: ledger.expect("a ledger in memory opens"), client }
@@ -355,7 +355,7 @@ impl Party {
     fn visit(&mut self, task: &ResolvedTask, visit: u32, state: &[f64], seed: u64) -> Result<Vec<f64>, Box<dyn Error>> {
         let run_of = RunId { task: task.hash(), number: 0 };
         let release = ReleaseId { run: run_of, client: ClientId::new(&self.client)?, round: visit };
-        if self.ledger.awaits_plan(&release.run) {
+        if !self.ledger.is_planned(&release.run) {
             self.ledger.plan_run(&release.run, &task.visit_events(0..task.visits())?, None)?;
         }
         let permit = self.ledger.reserve(&release, &task.visit_event(visit)?, Hash::default())?;

@@ -67,7 +67,13 @@ fn release_id(round: u32) -> ReleaseId {
 
 fn permits(mechanism: &LatticeSum, steps: u64) -> impl Iterator<Item = StepPermit> + use<> {
     let identity = LedgerIdentity { data: "bench".into(), unit: PrivacyUnit::Record, relation: Relation::AddRemove };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
+    let budget = Budget {
+        epsilon: Epsilon::INFINITE,
+        delta: Delta::new(1e-5).unwrap(),
+        per_run: None,
+        max_fallback: None,
+        allow_non_private: false,
+    };
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
     ledger.reserve(&release_id(0), &mechanism.event().repeated(steps), Hash::default()).unwrap().into_steps()
 }

@@ -33,8 +33,6 @@ pub trait Body: Serialize + DeserializeOwned {
     const DOMAIN: &'static str;
     /// Whether one signature may be over several bodies (`Signed::seal_all`).
     const TOGETHER: Together = Together::Never;
-    /// What the ends of bodies lack that earlier versions wrote: for each such version, latest first, the bytes of later parts where they are absent.
-    const ABSENT: &'static [&'static [u8]] = &[];
 
     /// Compares what it says with the table of [`bounds`].
     ///
@@ -150,13 +148,6 @@ impl<B: Body> Signed<B> {
     pub fn peek(&self) -> Result<B, InvalidMessage> {
         let body = match postcard::take_from_bytes::<B>(&self.body) {
             Ok((body, [])) => body,
-            Err(postcard::Error::DeserializeUnexpectedEnd) => {
-                let completed = B::ABSENT.iter().find_map(|absent| {
-                    let whole = [&self.body, *absent].concat();
-                    postcard::take_from_bytes::<B>(&whole).ok().filter(|(_, rest)| rest.is_empty()).map(|(body, _)| body)
-                });
-                completed.ok_or(InvalidMessage::Malformed)?
-            }
             _ => return Err(InvalidMessage::Malformed),
         };
         body.check()?;
@@ -647,8 +638,6 @@ pub struct MetricsReport {
 
 impl Body for MetricsReport {
     const DOMAIN: &'static str = "dp-pvi metrics v1";
-    /// Two numbers and two lists that are not there: deviance and all after it. And one list before them, the ROC curve.
-    const ABSENT: &'static [&'static [u8]] = &[&[0; 4], &[0; 5]];
 
     fn check(&self) -> Result<(), OutOfBounds> {
         bounds::metrics_report(self)

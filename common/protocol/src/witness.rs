@@ -31,7 +31,7 @@ pub enum SignedHead {
 pub struct Witnessed {
     /// The head.
     pub head: LedgerHead,
-    /// The site's own message about it; none from a server whose state is older than such messages.
+    /// The site's own message about it; none where the server holds none.
     pub signed: Option<SignedHead>,
 }
 

@@ -117,7 +117,7 @@ pub enum MismatchError {
     /// The ledger has nothing of the run.
     #[error("this ledger charged nothing for run {} of task {}: the file is of another run, or of another data set's", .0.number, .0.task)]
     UnknownRun(RunId),
-    /// A file of an earlier version, or one from which it was taken.
+    /// Nobody made one, or it was taken out.
     #[error("it has no certificate: export the posterior again with `dp-pvi-server export`")]
     Missing,
     /// There is none, and the file says why.
@@ -211,12 +211,11 @@ pub(crate) fn check(
 ) -> Result<Checked, MismatchError> {
     let run = RunId { task: task.hash(), number };
     let booked = Booked::of_run(rows, &run)?;
-    // A ledger of an earlier rule charges visit by visit: then every charge has to be one of the plan's visits, which is compared below.
     let (joint, fallback) = planned(task)?;
     match charged(rows, &run)? {
-        Some(events) if events != (joint.clone(), fallback.clone()) => return Err(MismatchError::OtherPlan),
-        None if booked.is_empty() => return Err(MismatchError::UnknownRun(run)),
-        Some(_) | None => {}
+        Some(events) if events == (joint.clone(), fallback.clone()) => {}
+        Some(_) => return Err(MismatchError::OtherPlan),
+        None => return Err(MismatchError::UnknownRun(run)),
     }
     let own = statement::statement(task, &statement.site, statement.releases)?;
     same_promise(statement, &own)?;

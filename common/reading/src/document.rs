@@ -76,7 +76,7 @@ pub struct PosteriorDocument {
     /// Signal-to-noise ratio of the released precision, where there is a noise-aware posterior; 1 is noise alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal_to_noise: Option<f64>,
-    /// Whether the sites agree, or why that was not tested. Absent in files that were written before there was a test.
+    /// Whether the sites agree, or why that was not tested. Only of a whole run's posterior.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
     /// The site that was divided out of this posterior, and what that means. Absent for the posterior of a whole run.
@@ -87,7 +87,7 @@ pub struct PosteriorDocument {
     pub problem: Option<String>,
     /// One statement for every site.
     pub privacy: Vec<PrivacyStatement>,
-    /// The certificate of the ε that every statement claims, or why there is none. Absent in files that were written before there were certificates.
+    /// The certificate of the ε that every statement claims, or why there is none: [`Self::with_certificates`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<Certified>,
     /// The same for the fallback ε of aggregated trust.
@@ -178,8 +178,13 @@ pub struct Evaluation {
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// Not this form.
-    #[error("this is not a posterior.json of this version ({0}): export it again")]
+    #[error("this is not a posterior.json ({0}): export it again")]
     Unreadable(String),
+    /// The form of another version.
+    #[error(
+        "this posterior.json has format {0}, and this version of dp-pvi reads format {FORMAT}: another version wrote it; export it again"
+    )]
+    Version(u32),
     /// A site's own posterior, which says so.
     #[error(
         "this is a site's personal posterior, made from its records without noise, and no posterior.json: it must not leave that site. If you are there,          `dp-pvi-client predict --personal` reads it; if not, delete it and tell them"
@@ -419,11 +424,10 @@ impl PosteriorDocument {
             return Err(DocumentError::Personal);
         }
         let Format { format } = serde_json::from_str(text).map_err(unreadable)?;
-        let mut document: Self = match format {
-            FORMAT => serde_json::from_str(text).map_err(unreadable)?,
-            1 => serde_json::from_str::<first::Document>(text).map_err(unreadable)?.into(),
-            _ => return Err(DocumentError::Unreadable(format!("format {format}, this is {FORMAT}"))),
-        };
+        if format != FORMAT {
+            return Err(DocumentError::Version(format));
+        }
+        let document: Self = serde_json::from_str(text).map_err(unreadable)?;
         let task = document.task()?;
         if task.hash().to_string() != document.task_hash {
             return Err(DocumentError::Inconsistent("the task is not the one that task_hash names"));
@@ -452,8 +456,8 @@ impl PosteriorDocument {
         Ok(document)
     }
 
-    /// Compares what is stated with what follows from the natural parameters. What earlier versions did not write is added.
-    fn check(&mut self, task: &ResolvedTask) -> Result<(), DocumentError> {
+    /// Compares what is stated with what follows from the natural parameters.
+    fn check(&self, task: &ResolvedTask) -> Result<(), DocumentError> {
         let posterior = self.posterior()?;
         let mut read = Read::of(task, &posterior, &[])?;
         if self.signal_to_noise.is_some() && self.scales.len() == read.scales.len() {
@@ -468,22 +472,16 @@ impl PosteriorDocument {
         if !matrices::agree(&self.covariance, &read.covariance, matrices::ROUNDING) {
             return Err(DocumentError::Inconsistent("the covariance is not that of the natural parameters"));
         }
-        if self.correlation.is_none() {
-            self.correlation = read.correlation;
-        } else if !matrices::agree(&self.correlation, &read.correlation, matrices::SIX_DECIMALS) {
+        if !matrices::agree(&self.correlation, &read.correlation, matrices::SIX_DECIMALS) {
             return Err(DocumentError::Inconsistent("the correlation is not that of the natural parameters"));
         }
-        if self.effects.is_empty() {
-            self.effects = read.effects;
-        } else if !effects::agree(&self.effects, &task.model, &task.parsed_schema()?, posterior.standard()) {
+        if !effects::agree(&self.effects, &task.model, &task.parsed_schema()?, posterior.standard()) {
             return Err(DocumentError::Inconsistent("the effects are not those of the natural parameters"));
         }
         if self.scales.len() != read.scales.len() || !self.scales.iter().zip(&read.scales).all(|(a, b)| a.agrees(b)) {
             return Err(DocumentError::Inconsistent("the scales are not those of the natural parameters"));
         }
-        if self.curves.is_empty() {
-            self.curves = read.curves;
-        } else if self.curves.len() != read.curves.len() || !self.curves.iter().zip(&read.curves).all(|(a, b)| a.agrees(b)) {
+        if self.curves.len() != read.curves.len() || !self.curves.iter().zip(&read.curves).all(|(a, b)| a.agrees(b)) {
             return Err(DocumentError::Inconsistent("the curves are not those of the natural parameters"));
         }
         let learned = task.model.rules().learned_scale().is_some();
@@ -586,13 +584,12 @@ struct Marked {
     _private: String,
 }
 
-/// What every version has.
+/// What says which form it is.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
 }
 
-mod first;
 mod matrices;
 #[cfg(test)]
 mod tests;

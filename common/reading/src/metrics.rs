@@ -52,31 +52,23 @@ pub struct HeldOutMetrics {
     pub reliability: Vec<(f64, f64, u64)>,
     /// Area under the ROC curve, ties counted half; absent where one class is missing (classification). Of more than two classes the mean over
     /// the classes, each against the others. Of survival times Harrell's concordance index, which is the same where the time is a class.
-    #[serde(default)]
     pub auc: Option<f64>,
     /// Records by probability integral transform of their target, in `PIT_BINS` equal bins: flat where predictions are calibrated
     /// (regression).
-    #[serde(default)]
     pub pit: Vec<u64>,
     /// Content of a central predictive interval, and share of the targets inside (regression).
-    #[serde(default)]
     pub interval_coverage: Vec<(f64, f64)>,
     /// Points of the ROC curve from (0, 0) to (1, 1): share of the failures, and share of the successes, that are predicted above a threshold.
     /// Empty where one class is missing, and for more than two classes.
-    #[serde(default)]
     pub roc: Vec<(f64, f64)>,
     /// Mean unit deviance, at predicted means: of counts 2 (y ln(y/m) − y + m), or what it is for a negative binomial count.
-    #[serde(default)]
     pub deviance: Option<f64>,
     /// Mean ranked probability score Σ_k (P(y ≤ k) − 1[y ≤ k])²: over the classes but the last (ordered classes), or over all counts (absent where predictions
     /// reach above 20,000).
-    #[serde(default)]
     pub ranked_probability_score: Option<f64>,
     /// Records of each class, in the schema's order, by the class that was predicted as the most likely one. Only of predictions of several classes.
-    #[serde(default)]
     pub confusion: Vec<Vec<u64>>,
     /// `reliability` of every class against the others, in the schema's order. Only of predictions of several classes.
-    #[serde(default)]
     pub class_reliability: Vec<Vec<(f64, f64, u64)>>,
 }
 
@@ -439,16 +431,6 @@ mod tests {
         let wide = Predictor::new(&model, Family::DiagonalGaussian { dimension: 1 }, &[0.0, 1e-2]).unwrap();
         let m = evaluate(&wide, records());
         assert!(m.ranked_probability_score.is_none() && m.deviance.is_some());
-    }
-
-    /// What was written before there were deviances and confusions.
-    #[test]
-    fn earlier_metrics_are_read() {
-        let text = r#"{"records":3,"log_likelihood":-0.4,"accuracy":0.75,"rmse":null,"brier":0.1,"calibration_error":0.02,"reliability":[[0.1,0.2,3]]}"#;
-        let metrics: HeldOutMetrics = serde_json::from_str(text).unwrap();
-        assert_eq!((metrics.deviance, metrics.ranked_probability_score), (None, None));
-        assert!(metrics.confusion.is_empty() && metrics.class_reliability.is_empty() && metrics.roc.is_empty());
-        assert_eq!(serde_json::from_str::<HeldOutMetrics>(&serde_json::to_string(&metrics).unwrap()).unwrap(), metrics);
     }
 
     #[test]

@@ -130,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn version_2_takes_the_first_level_as_reference() {
-        let schema = Schema::parse(&schema("version = 2", "")).unwrap();
+    fn the_first_level_is_the_reference() {
+        let schema = Schema::parse(&schema("", "")).unwrap();
         assert_eq!(schema.coefficient_names(), ["ward=b", "ward=c", "(intercept)"]);
         assert_eq!(rows(&schema), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]);
         assert_eq!((schema.dimension(), schema.max_nonzeros(), schema.intercept()), (3, 2, Some(2)));
@@ -157,12 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn version_1_and_full_coding_have_one_entry_for_every_level() {
-        for text in [schema("", ""), schema("version = 1", ""), schema("version = 2", "coding = \"full\"")] {
-            let schema = Schema::parse(&text).unwrap();
-            assert_eq!(schema.coefficient_names(), ["ward=a", "ward=b", "ward=c", "(intercept)"]);
-            assert_eq!(rows(&schema), [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]);
-        }
+    fn full_coding_has_one_entry_for_every_level() {
+        let schema = Schema::parse(&schema("version = 2", "coding = \"full\"")).unwrap();
+        assert_eq!(schema.coefficient_names(), ["ward=a", "ward=b", "ward=c", "(intercept)"]);
+        assert_eq!(rows(&schema), [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]);
     }
 
     #[test]
@@ -177,9 +175,8 @@ mod tests {
     #[test]
     fn what_contradicts_itself_is_refused() {
         for (head, keys, part) in [
-            ("", "coding = \"sum\"", "write `version = 2`"),
-            ("", "reference = \"a\"", "write `version = 2`"),
-            ("version = 3", "", "`version` must be 1 or 2"),
+            ("version = 1", "", "`version` must be 2, the only one"),
+            ("version = 3", "", "`version` must be 2, the only one"),
             ("version = 2", "coding = \"helmert\"", "helmert"),
             ("version = 2", "reference = \"d\"", "`reference = \"d\"` is none of `values`"),
             ("version = 2", "coding = \"sum\"\nreference = \"a\"", "treatment"),

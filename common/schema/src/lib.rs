@@ -63,8 +63,6 @@ pub struct Schema {
 /// What a schema's text says that a formula has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Written {
-    /// Whether categories have a coding: `version = 2`.
-    has_codings: bool,
     intercept: Option<bool>,
     norm_bound: Option<f64>,
 }
@@ -393,13 +391,7 @@ impl Schema {
             ));
         }
         let formula = formula::Formula::parse(text)?;
-        let scope = formula::Scope {
-            text: formula.text(),
-            columns: &self.columns,
-            label: &self.label,
-            unit: self.unit_column(),
-            has_codings: self.written.has_codings,
-        };
+        let scope = formula::Scope { text: formula.text(), columns: &self.columns, label: &self.label, unit: self.unit_column() };
         let design = formula::compile(&formula, &scope, sites)?;
         Ok(self.with_design(design))
     }

@@ -155,6 +155,7 @@ source = "census"
 [[columns]]
 name = "ward"
 kind = "category"
+coding = "full"
 values = ["a", "b", "c"]
 share = [0.5, 0.3, 0.1]
 source = "annual report"

@@ -313,6 +313,9 @@ fn false_values() -> Vec<String> {
     vec!["false".into(), "0".into()]
 }
 
+/// Version of the schema's form.
+const VERSION: u32 = 2;
+
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     let mut raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
     let blanks = raw.csv.blanks();
@@ -320,7 +323,13 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     raw.missing.tokens.iter_mut().for_each(|token| *token = read_text(token, blanks));
     std::iter::once(&mut raw.label).chain(&mut raw.columns).try_for_each(|table| read_table(table, blanks)).map_err(SchemaError::Whole)?;
     let has_intercept = raw.intercept.unwrap_or(true);
-    let mut categories = Categories::new(raw.version, has_intercept)?;
+    if raw.version.is_some_and(|version| version != VERSION) {
+        return Err(SchemaError::Whole(format!(
+            "`version` must be {VERSION}, the only one: write `version = {VERSION}`, or leave the key out; a category with an entry for every level has `coding = \"full\"`"
+        )));
+    }
+    // Without an intercept the first category has an entry for every level.
+    let mut default = if has_intercept { RawCoding::Treatment } else { RawCoding::Full };
     let label = label(raw.label)?;
     if let LabelKind::Classes { values } = &label.kind
         && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text))
@@ -332,7 +341,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     let mut fills = Vec::new();
     let mut offset: usize = 0;
     for (position, table) in raw.columns.into_iter().enumerate() {
-        let (mut column, fill) = column(position, table, &mut categories)?;
+        let (mut column, fill) = column(position, table, &mut default)?;
         fills.extend(fill.map(|fill| (position, fill)));
         column.offset = position_of(offset)?;
         offset += column.kind.width();
@@ -376,7 +385,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         max_nonzeros: position_of(entries)?,
         worst_case_norm,
         norm_bound,
-        written: Written { has_codings: raw.version == Some(2), intercept: raw.intercept, norm_bound: raw.norm_bound },
+        written: Written { intercept: raw.intercept, norm_bound: raw.norm_bound },
         design: None,
         fills,
         whole_label: false,
@@ -387,57 +396,29 @@ fn position_of(offset: usize) -> Result<u32, SchemaError> {
     u32::try_from(offset).map_err(|_| SchemaError::Whole("more than 4294967295 feature entries: list fewer category values".into()))
 }
 
-/// What the categories of a schema may say of their coding, and what it is where they say nothing.
-enum Categories {
-    /// Version 1: nothing; an entry for every level.
-    Full,
-    /// Version 2.
-    Coded {
-        /// Coding of the next category that says nothing.
-        default: RawCoding,
-    },
-}
-
-impl Categories {
-    /// Without an intercept the first category has an entry for every level.
-    fn new(version: Option<u32>, intercept: bool) -> Result<Self, SchemaError> {
-        match version {
-            None | Some(1) => Ok(Self::Full),
-            Some(2) => Ok(Self::Coded { default: if intercept { RawCoding::Treatment } else { RawCoding::Full } }),
-            Some(_) => Err(SchemaError::Whole("`version` must be 1 or 2; without the key it is 1".into())),
-        }
+/// The coding of a category from its keys; `default` is that of the next one that says nothing.
+fn coding(values: &[String], coding: Option<RawCoding>, reference: Option<&str>, default: &mut RawCoding) -> Result<Coding, String> {
+    let default = std::mem::replace(default, RawCoding::Treatment);
+    let coding = coding.unwrap_or(if reference.is_some() { RawCoding::Treatment } else { default });
+    if reference.is_some() && coding != RawCoding::Treatment {
+        return Err("only `coding = \"treatment\"` has a `reference`: leave one of the two keys out".into());
     }
-
-    /// The coding of the next category, from its keys.
-    fn coding(&mut self, values: &[String], coding: Option<RawCoding>, reference: Option<&str>) -> Result<Coding, String> {
-        let default = match self {
-            Self::Coded { default } => std::mem::replace(default, RawCoding::Treatment),
-            Self::Full if coding.is_none() && reference.is_none() => return Ok(Coding::Full),
-            Self::Full => {
-                return Err("`coding` and `reference` need a schema of version 2: write `version = 2` in its first line".into());
-            }
-        };
-        let coding = coding.unwrap_or(if reference.is_some() { RawCoding::Treatment } else { default });
-        if reference.is_some() && coding != RawCoding::Treatment {
-            return Err("only `coding = \"treatment\"` has a `reference`: leave one of the two keys out".into());
-        }
-        if values.len() == 1 && coding != RawCoding::Full {
-            return Err("has one level, which can be compared with no other: list a second one, or leave the column out".into());
-        }
-        match (coding, reference) {
-            (RawCoding::Full, _) => Ok(Coding::Full),
-            (RawCoding::Sum, _) => Ok(Coding::Sum),
-            (RawCoding::Treatment, None) => Ok(Coding::Treatment { reference: 0 }),
-            (RawCoding::Treatment, Some(level)) => match values.iter().position(|value| value == level) {
-                Some(reference) => Ok(Coding::Treatment { reference }),
-                None => Err(format!("`reference = \"{level}\"` is none of `values`: write one of its texts")),
-            },
-        }
+    if values.len() == 1 && coding != RawCoding::Full {
+        return Err("has one level, which can be compared with no other: list a second one, or leave the column out".into());
+    }
+    match (coding, reference) {
+        (RawCoding::Full, _) => Ok(Coding::Full),
+        (RawCoding::Sum, _) => Ok(Coding::Sum),
+        (RawCoding::Treatment, None) => Ok(Coding::Treatment { reference: 0 }),
+        (RawCoding::Treatment, Some(level)) => match values.iter().position(|value| value == level) {
+            Some(reference) => Ok(Coding::Treatment { reference }),
+            None => Err(format!("`reference = \"{level}\"` is none of `values`: write one of its texts")),
+        },
     }
 }
 
 /// A column, with what stands in for its missing numbers if that follows from other columns.
-fn column(position: usize, mut table: toml::Table, categories: &mut Categories) -> Result<(Column, Option<toml::Table>), SchemaError> {
+fn column(position: usize, mut table: toml::Table, default: &mut RawCoding) -> Result<(Column, Option<toml::Table>), SchemaError> {
     let name = match table.remove("name") {
         Some(toml::Value::String(name)) if !name.is_empty() => name,
         _ => return Err(SchemaError::Whole(format!("entry {} of `[[columns]]` needs `name = \"…\"`", position + 1))),
@@ -488,7 +469,7 @@ fn column(position: usize, mut table: toml::Table, categories: &mut Categories) 
             let rule = CategoryRule {
                 missing: raw.missing.policy().map_err(fail)?,
                 invalid: policy(raw.invalid, "invalid").map_err(fail)?,
-                coding: categories.coding(&raw.values, raw.coding, raw.reference.as_deref()).map_err(fail)?,
+                coding: coding(&raw.values, raw.coding, raw.reference.as_deref(), default).map_err(fail)?,
                 values: raw.values,
                 matching: raw.matching,
             };

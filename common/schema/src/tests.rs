@@ -24,6 +24,7 @@ missing = "centre"
 [[columns]]
 name = "ward"
 kind = "category"
+coding = "full"
 values = ["surgery", "medicine"]
 missing = "zero"
 [[columns]]

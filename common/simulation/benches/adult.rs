@@ -66,7 +66,8 @@ fn units(schema: &Schema, rows: usize) -> (Units<RecordTable>, usize) {
 fn permit(task: &ResolvedTask) -> Permit {
     let client = ClientId::new("site").unwrap();
     let identity = LedgerIdentity { data: "adult".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), client_key(1, &client), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client, round: 1 };
     ledger.reserve(&release, &task.visit_event(1).unwrap(), Hash::default()).unwrap()

@@ -19,9 +19,7 @@ use dp_pvi_protocol::driver::{
     Clock, DriveError, Evaluate, Event, Observer, Patience, SiteOutcome, TrainError, Trainer, drive_evaluator, drive_site,
 };
 use dp_pvi_protocol::message::{PublicMetrics, Role, RunEnd};
-use dp_pvi_protocol::participant::{
-    Approve, EvaluatorParticipant, Identity, PartialRuns, Participant, Policy, SiteError, TrainJob, Trained,
-};
+use dp_pvi_protocol::participant::{Approve, EvaluatorParticipant, Identity, Participant, Policy, SiteError, TrainJob, Trained};
 use dp_pvi_protocol::witness::Witnessed;
 use dp_pvi_secagg::charter::Floors;
 use ed25519_dalek::SigningKey;
@@ -80,8 +78,7 @@ impl Site {
         let floors = Floors { max_rounds: u32::MAX, max_honest: u32::MAX, ..Floors::default() };
         let aggregation = AggregationPolicy { floors, ..AggregationPolicy::default() };
         let allow_trust = vec![Trust::Local, Trust::Aggregated];
-        let policy =
-            Policy { approve: Approve::Policy, allow_trust, partial_runs: PartialRuns::Allow, min_release_tick_seconds: 0, aggregation };
+        let policy = Policy { approve: Approve::Policy, allow_trust, min_release_tick_seconds: 0, aggregation };
         Self { client, nominal_units, disk: MemoryStore::new(Unsealed), ledger, budget, policy, compute }
     }
 }

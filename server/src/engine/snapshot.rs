@@ -26,17 +26,14 @@ pub struct Snapshot {
     /// `gathering`, `open`, `between`, `paused`, `suspended` or `ended`.
     pub stage: String,
     /// Whether an operator paused the run: a round that is open is still collected, and no other opens.
-    #[serde(default)]
     pub paused: bool,
     /// Rounds that were closed.
     pub rounds_closed: u32,
     /// Visits per site that the task asks for.
     pub visits: u32,
     /// Rounds that the task has, where all sites work at once; elsewhere that depends on the sites.
-    #[serde(default)]
     pub rounds_planned: Option<u32>,
     /// How far the run is from where its released sums lead, where a round has closed and nobody else asks at the moment.
-    #[serde(default)]
     pub standing: Option<Standing>,
     /// Order of work, in words.
     pub schedule: String,
@@ -51,21 +48,16 @@ pub struct Snapshot {
     /// Who joined.
     pub members: Vec<MemberView>,
     /// Enrolled clients that have not joined, with their parts.
-    #[serde(default)]
     pub absent: BTreeMap<ClientId, Role>,
     /// Clients whose last hello was refused, and why: one for each that is enrolled, since this process started.
-    #[serde(default)]
     pub refused_hellos: BTreeMap<ClientId, RefusedHello>,
     /// What an operator should know beside the run: certificates that end soon.
-    #[serde(default)]
     pub warnings: Vec<String>,
     /// The second party of an aggregated run.
     pub summer: Option<SummerView>,
     /// Why the run ended early, where that is known: who refused, did not answer or broke it.
-    #[serde(default)]
     pub reason: Option<String>,
     /// Whether a suspended run waits for its summer, and not for sites.
-    #[serde(default)]
     pub lacks_summer: bool,
 }
 
@@ -143,10 +135,8 @@ pub struct MemberView {
     /// Whether it left the run.
     pub withdrawn: bool,
     /// Seconds since it was heard last, where it does not wait for work now; none where this process has not heard it.
-    #[serde(default)]
     pub silent_seconds: Option<u64>,
     /// Whether this process has heard it since it started.
-    #[serde(default)]
     pub heard: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Result, ServerError};
 /// Marks the file as one of ours ("dpvS").
 const APPLICATION_ID: i32 = 0x6470_7653;
 /// Version of the tables.
-pub(super) const VERSION: i32 = 2;
+pub(super) const VERSION: i32 = 3;
 /// Domain of a record's checksum.
 pub(super) const CHECKSUM: &str = "dp-pvi server record v1";
 
@@ -39,11 +39,13 @@ const TABLES: &str = "
         seq INTEGER NOT NULL,
         hash BLOB NOT NULL
     ) STRICT;
+    -- The messages in which sites signed the heads of `heads`.
+    CREATE TABLE signed_heads (
+        client TEXT PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        message BLOB NOT NULL
+    ) STRICT;
 ";
-
-/// The messages in which sites signed the heads of `heads`. A state of before has none.
-const SIGNED_HEADS: &str =
-    "CREATE TABLE IF NOT EXISTS signed_heads (client TEXT PRIMARY KEY, seq INTEGER NOT NULL, message BLOB NOT NULL) STRICT";
 
 /// Pages in the cache.
 const CACHED_PAGES: i64 = 500;
@@ -92,7 +94,6 @@ pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
     }
     check(connection, path)?;
     check_whole(connection, path)?;
-    connection.execute_batch(SIGNED_HEADS).map_err(fail)?;
     make_room(connection, path)
 }
 

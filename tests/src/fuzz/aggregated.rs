@@ -47,7 +47,8 @@ pub(super) fn task() -> ResolvedTask {
 
 /// What its server is made from.
 pub(super) fn settings(task: &ResolvedTask) -> Settings {
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: true };
     let site = |name: &&str| Site::new(client(name), 1, task, budget, Rc::new(RefCell::new(Nobody)));
     Federation::new(task, 1, NAMES.iter().map(site).collect()).settings_of(1)
 }

@@ -63,7 +63,8 @@ pub(super) fn client(name: &str) -> ClientId {
 }
 
 pub(super) fn settings(task: &ResolvedTask) -> Settings {
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: true };
     let site = |name: &&str| Site::new(client(name), 1, task, budget, Rc::new(RefCell::new(Nobody)));
     let mut federation = Federation::new(task, 1, NAMES[..2].iter().map(site).collect());
     federation.evaluators.push((client(NAMES[2]), Rc::new(RefCell::new(|_: &[f64]| unreachable!("the input plays it")))));

@@ -28,7 +28,13 @@ fn identity() -> LedgerIdentity {
 }
 
 fn budget() -> Budget {
-    Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).expect("a delta"), per_run: None, allow_non_private: true }
+    Budget {
+        epsilon: Epsilon::INFINITE,
+        delta: Delta::new(1e-5).expect("a delta"),
+        per_run: None,
+        max_fallback: None,
+        allow_non_private: true,
+    }
 }
 
 /// Whoever signed, the signature is good: what is read behind it is what the target is about.
@@ -117,7 +123,7 @@ pub(super) fn read_ledgers(bytes: &[u8]) {
             }
             let given = Given { rows, blob: Vec::new() };
             if let Ok(ledger) = Ledger::open(given, Trusting, identity(), budget()) {
-                drop(ledger.spent());
+                let _losses = ledger.losses();
                 let _losses = ledger.losses();
             }
         }
@@ -132,7 +138,7 @@ pub(super) fn read_ledgers(bytes: &[u8]) {
             let path = files::written("ledger", input.0);
             if let Ok(ledger) = ViewStore::open(&path).map_err(Into::into).and_then(|view| Ledger::open(view, key(), identity(), budget()))
             {
-                drop(ledger.spent());
+                let _losses = ledger.losses();
             }
             drop(dp_pvi_privacy::ledger::file::restore(&path, &path.with_extension("restored"), |_| Ok::<(), StoreError>(())));
             files::forget("ledger.restored");

@@ -27,12 +27,11 @@ fn budget(federation: &Federation, site: &str) -> Value {
 }
 
 /// T1.2: a budget for one run. A second one is refused before its first round: the server gets a refusal with a public reason and not one byte of an update, and the client ends
-/// with code 8. To begin it in part is no choice where runs are charged whole.
+/// with code 8.
 #[test]
 fn t1_2_the_run_after_the_last_that_the_budget_pays_is_refused() {
     let (mut federation, _) = wide(3);
     federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "1.0".into());
-    federation.client_environment.insert("DP_PVI__POLICY__ALLOW_PARTIAL_RUNS".into(), "true".into());
     let mut server = federation.start_server();
     let witness = Proxy::to(&server.address);
     federation.start_client("site-1", witness.address()).expect(0);
@@ -101,8 +100,6 @@ fn t1_2_two_servers_cannot_spend_one_budget_twice() {
     let sites = Records::generated(40, 3, 0).sites(&[40], Likelihood::Logistic);
     let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
     federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "1.0".into());
-    // The refusal of a round is tried here; without this the site would not even begin.
-    federation.client_environment.insert("DP_PVI__POLICY__ALLOW_PARTIAL_RUNS".into(), "true".into());
     let mut server_1 = federation.start_server();
     // A second server of the same federation, with its own state and another task.
     let other = Task { prior_scale: 2.0, tick: 0, ..task };

@@ -201,8 +201,8 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     judges.both_refuse(&changed(&posterior, "/certificate", json!({"absent": "lost"})), "nothing is proved (lost)");
     let somebody = changed(&posterior, "/privacy/0/site", json!("site-0"));
     judges.site_refuses(&somebody, "no statement for site-1");
-    // A file of an earlier version is a posterior all the same.
-    let earlier = federation.home("site-1").join("earlier.json");
+    // It is a posterior all the same.
+    let earlier = federation.home("site-1").join("without.json");
     fs::write(&earlier, old.to_string()).unwrap();
     let data = federation.home("site-1").join("data/records.csv");
     run(Command::new(binary("dp-pvi-client")).args(["predict", "--posterior"]).arg(&earlier).arg("--data").arg(&data));

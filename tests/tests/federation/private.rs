@@ -275,7 +275,7 @@ fn vectors_longer_than_a_message_travel_in_chunks() {
     let task = Task { schedule: Schedule::Sequential(1), ..Task::default() };
     let levels: Vec<_> = (0..LEVELS).map(|i| format!("\"{i:x}\"")).collect();
     let schema = format!(
-        "intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n[[columns]]\nname = \"c\"\nkind = \"category\"\nvalues = [{}]\n",
+        "intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n[[columns]]\nname = \"c\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n",
         levels.join(",")
     );
     let csv: String = std::iter::once("c,y\n".to_owned()).chain((0..50).map(|i| format!("{:x},{}\n", i * 1000, i % 2))).collect();

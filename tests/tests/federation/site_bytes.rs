@@ -23,7 +23,7 @@ use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Settings, SummerParty};
 use dp_pvi_protocol::driver::{Clock, DriveError, Patience, SiteOutcome, TrainError, TrainErrorKind, Trainer, drive_site};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Role, Signed};
-use dp_pvi_protocol::participant::{Approve, Identity, PartialRuns, Participant, Policy, TrainJob, Trained};
+use dp_pvi_protocol::participant::{Approve, Identity, Participant, Policy, TrainJob, Trained};
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
@@ -61,6 +61,7 @@ scale = 50
 [[columns]]
 name = "ward"
 kind = "category"
+coding = "full"
 values = ["surgery", "medicine"]
 [[columns]]
 name = "note"
@@ -320,12 +321,12 @@ impl Home {
         let policy = Policy {
             approve: Approve::Policy,
             allow_trust: vec![task.privacy.trust],
-            partial_runs: PartialRuns::Allow,
             min_release_tick_seconds: 0,
             aggregation: AggregationPolicy { summer: Some(summer_key(1).verifying_key()), floors },
         };
         let ledger = LedgerIdentity { data: "cohort".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-        let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
+        let budget =
+            Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: true };
         let ledger = Ledger::open(MemoryStore::new(Unsealed), self.key.clone(), ledger, budget).unwrap();
         let mut participant = Participant::new(identity, policy, 12, ledger);
         let patience = Patience { give_up_after: Duration::from_secs(3600), ..Patience::default() };

@@ -141,7 +141,7 @@ fn finding_newcomer_6_every_key_of_a_schema_stands_in_a_sample() {
         "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1 }\nevent = { column = \"d\", no_such_key = 1 }\n"
             .into(),
         with_column(&format!("kind = \"number\"\n{range}")),
-        with_column("kind = \"category\"\nvalues = [\"a\"]"),
+        with_column("kind = \"category\"\nvalues = [\"a\", \"b\"]"),
         with_column("kind = \"boolean\""),
         "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 4\ndocument_length = 1\nno_such_key = 1\n".into(),
         "kind = \"binary-image\"\n[binary_image]\nwidth = 1\nheight = 1\nthreshold = 1\nno_such_key = 1\n".into(),

@@ -224,7 +224,13 @@ pub(crate) fn run() -> RunId {
 
 /// A budget that allows releases without protection.
 pub(crate) fn open_budget() -> Budget {
-    Budget { epsilon: Epsilon::new(1.0).unwrap(), delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true }
+    Budget {
+        epsilon: Epsilon::new(1.0).unwrap(),
+        delta: Delta::new(1e-5).unwrap(),
+        per_run: None,
+        max_fallback: None,
+        allow_non_private: true,
+    }
 }
 
 struct One(Vec<f64>);

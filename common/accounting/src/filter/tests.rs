@@ -120,7 +120,7 @@ fn a_later_margin_does_not_change_the_order() {
     assert!((reading / by_hand(fixed) - 1.0).abs() < 1e-12, "{reading} {} {}", by_hand(fixed), by_hand(other));
 }
 
-/// A ledger of one kind of event pays nothing for being adaptive: it reads what a plan of as many events costs, and admits it by a budget that is
+/// A filter of one kind of event pays nothing for being adaptive: it reads what a plan of as many events costs, and admits it by a budget that is
 /// just that.
 #[test]
 fn one_kind_of_event_costs_what_its_plan_costs() {

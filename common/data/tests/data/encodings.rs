@@ -25,6 +25,7 @@ missing = "zero"
 [[columns]]
 name = "ward"
 kind = "category"
+coding = "full"
 values = ["Süd", "Öst"]
 missing = "zero"
 [[columns]]

@@ -30,6 +30,7 @@ scale = 25
 [[columns]]
 name = "ward"
 kind = "category"
+coding = "full"
 values = ["surgery", "medicine"]
 [[columns]]
 name = "smoker"

@@ -12,7 +12,7 @@ const KEY: &[u8; 32] = &[7; 32];
 fn schema(more: &str) -> Schema {
     let columns = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"true\"]\nnegative = [\"false\"]\n\
                    [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 100\noutside = \"reject\"\ncentre = 50\nscale = 25\n\
-                   [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"surgery\", \"medicine\"]\n";
+                   [[columns]]\nname = \"ward\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"surgery\", \"medicine\"]\n";
     Schema::parse(&format!("other_columns = \"ignore\"\n{more}{columns}")).unwrap()
 }
 

@@ -40,11 +40,13 @@ missing = "centre"
 [[columns]]
 name = "ward"
 kind = "category"
+coding = "full"
 values = ["surgery", "medicine"]
 missing = "zero"
 [[columns]]
 name = "grade"
 kind = "category"
+coding = "full"
 values = ["1", "2", "3"]
 missing = "zero"
 [[columns]]
@@ -276,7 +278,7 @@ fn small(ids: &[f64], ages: &[Option<f64>], wards: &[&str]) -> dp_pvi_privacy::H
     let schema = Schema::parse(
         "unit_column = \"patient\"\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"true\"]\nnegative = [\"false\"]\n\
          [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 100\noutside = \"reject\"\ncentre = 50\nscale = 25\n\
-         [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"surgery\", \"medicine\"]\nmissing = \"drop\"\n",
+         [[columns]]\nname = \"ward\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"surgery\", \"medicine\"]\nmissing = \"drop\"\n",
     )
     .unwrap();
     let directory = tempfile::tempdir().unwrap();

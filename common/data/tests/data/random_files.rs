@@ -55,15 +55,13 @@ kind = "ignored"
 
 const HEADER: &str = "id,age,gain,ward,thal,smoker,note,died";
 
-/// `coding` is that of both categories; "" has one entry for every level.
+/// `coding` is that of both categories; "" is "full".
 fn schema(policy: &str, coding: &str, bound: f64) -> Schema {
     let label = if policy == "zero" { "drop" } else { policy };
     let cells = |policy: &str| format!("missing = \"{policy}\"\ninvalid = \"{policy}\"");
     let text = COLUMNS.replace("POLICY", &cells(policy)).replace("LABEL", &cells(label));
-    let text = match coding {
-        "" => text,
-        coding => format!("version = 2\n{}", text.replace("kind = \"category\"", &format!("kind = \"category\"\ncoding = \"{coding}\""))),
-    };
+    let coding = if coding.is_empty() { "full" } else { coding };
+    let text = text.replace("kind = \"category\"", &format!("kind = \"category\"\ncoding = \"{coding}\""));
     Schema::parse(&format!("unit_column = \"id\"\nnorm_bound = {bound}\n{text}")).unwrap()
 }
 

@@ -105,11 +105,13 @@ scale = 15
 [[columns]]
 name = "sex"
 kind = "category"
+coding = "full"
 values = ["0", "1"]
 matching = "number"
 [[columns]]
 name = "cp"
 kind = "category"
+coding = "full"
 values = ["1", "2", "3", "4"]
 matching = "number"
 [[columns]]
@@ -137,6 +139,7 @@ missing = "zero"
 [[columns]]
 name = "restecg"
 kind = "category"
+coding = "full"
 values = ["0", "1", "2"]
 matching = "number"
 missing = "zero"
@@ -165,6 +168,7 @@ missing = "drop"
 [[columns]]
 name = "slope"
 kind = "category"
+coding = "full"
 values = ["1", "2", "3"]
 matching = "number"
 missing = "zero"
@@ -179,6 +183,7 @@ missing = "zero"
 [[columns]]
 name = "thal"
 kind = "category"
+coding = "full"
 values = ["3", "6", "7"]
 matching = "number"
 missing = "zero"
@@ -213,15 +218,18 @@ fn encounters_of_one_diabetes_patient_are_one_unit() {
         [[columns]]
         name = "gender"
         kind = "category"
+        coding = "full"
         values = ["Female", "Male"]
         invalid = "zero"
         [[columns]]
         name = "age"
         kind = "category"
+        coding = "full"
         values = ["[0-10)", "[10-20)", "[20-30)", "[30-40)", "[40-50)", "[50-60)", "[60-70)", "[70-80)", "[80-90)", "[90-100)"]
         [[columns]]
         name = "race"
         kind = "category"
+        coding = "full"
         values = ["Caucasian", "AfricanAmerican", "Hispanic", "Asian", "Other"]
         missing = "zero"
         [[columns]]

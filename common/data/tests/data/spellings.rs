@@ -10,7 +10,7 @@ use crate::text_files::read;
 #[test]
 fn levels_and_truth_values_are_found_as_programs_write_them() {
     let schema = Schema::parse(
-        "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"smoker\"\nkind = \"boolean\"\n[[columns]]\nname = \"grade\"\nkind = \"category\"\nvalues = [\"1\", \"2\", \"3.0\"]",
+        "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"smoker\"\nkind = \"boolean\"\n[[columns]]\nname = \"grade\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"1\", \"2\", \"3.0\"]",
     )
     .unwrap();
     let rows = |text: &str| read(&schema, text).unwrap();
@@ -26,7 +26,7 @@ fn levels_and_truth_values_are_found_as_programs_write_them() {
 
 #[test]
 fn finding_bugs_10_letters_are_the_same_in_both_unicode_forms() {
-    let composed = "[label]\ncolumn = \"dièd\"\nkind = \"binary\"\npositive = [\"oui\"]\n[[columns]]\nname = \"wärd\"\nkind = \"category\"\nvalues = [\"Gynäkologie\", \"é\"]";
+    let composed = "[label]\ncolumn = \"dièd\"\nkind = \"binary\"\npositive = [\"oui\"]\n[[columns]]\nname = \"wärd\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"Gynäkologie\", \"é\"]";
     let apart = |text: &str| text.replace('ä', "a\u{308}").replace('è', "e\u{300}").replace('é', "e\u{301}");
     let file = "dièd,wärd\noui,Gynäkologie\nnon,é\n";
     let expected = read(&Schema::parse(composed).unwrap(), file).unwrap();
@@ -60,7 +60,7 @@ fn finding_bugs_29_and_30_marks_and_blanks_are_no_part_of_a_name_and_two_columns
     }
 }
 
-const PERSONS: &str = "unit_column = \"patient\"\n[missing]\ntokens = [\"\", \"99\"]\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n[[columns]]\nname = \"sex\"\nkind = \"category\"\nvalues = [\"m\", \"f\"]\n";
+const PERSONS: &str = "unit_column = \"patient\"\n[missing]\ntokens = [\"\", \"99\"]\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n[[columns]]\nname = \"sex\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"m\", \"f\"]\n";
 
 /// What `inspect` counts of persons with these ids, in files of these many rows.
 fn persons(files: &[&[&str]]) -> Inspection {

@@ -28,6 +28,7 @@ missing = "centre"
 [[columns]]
 name = "ward"
 kind = "category"
+coding = "full"
 values = ["surgery", "medicine"]
 missing = "zero"
 [[columns]]
@@ -89,8 +90,7 @@ fn a_row_becomes_what_the_schema_says() {
 fn levels_become_entries_by_their_coding() {
     let text = format!("{HEADER}\n50,surgery,0,yes\n50,medicine,0,yes\n50,,0,yes\n");
     let of = |keys: &str| {
-        let schema =
-            Schema::parse(&format!("version = 2\n{}", SCHEMA.replace("\"medicine\"]", &format!("\"medicine\"]\n{keys}")))).unwrap();
+        let schema = Schema::parse(&SCHEMA.replace("coding = \"full\"", keys)).unwrap();
         read(&schema, &text).unwrap().into_iter().map(|unit| unit[0].0[1]).collect::<Vec<_>>()
     };
     assert_eq!(of(""), [0.0, 1.0, 0.0]);

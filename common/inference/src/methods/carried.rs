@@ -75,7 +75,8 @@ struct Site {
 impl Site {
     fn new(task: &ResolvedTask, raw: &RawUnits) -> Self {
         let identity = LedgerIdentity { data: "carried".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-        let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
+        let budget =
+            Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
         let ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
         Self { units: Units::new(table_for(task, raw)), ledger, state: SiteState::None }
     }

@@ -558,7 +558,7 @@ fn the_stated_budget_pays_for_all_visits_and_for_no_more() {
         };
         assert!(task.loss(task.visits()).unwrap().epsilon <= epsilon, "{name}");
         let identity = LedgerIdentity { data: "t".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-        let budget = Budget { epsilon, delta: task.privacy.delta, per_run: None, allow_non_private: false };
+        let budget = Budget { epsilon, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
         let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
         ledger.plan_run(&release(0).run, &task.visit_events(0..task.visits()).unwrap(), None).unwrap_or_else(|e| panic!("{name}: {e}"));
         for round in 0..task.visits() {

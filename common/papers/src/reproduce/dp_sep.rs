@@ -40,7 +40,8 @@ pub(super) fn schema(columns: usize, bound: f64, norm_bound: Option<f64>) -> Str
 /// No network: what is summed over sites is a sum of one.
 pub(super) fn rounds(task: &ResolvedTask, table: RecordTable, seed: u64) -> Result<Vec<f64>, ReproduceError> {
     let identity = LedgerIdentity { data: "reproduction".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: true };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: true };
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).map_err(wrong)?;
     let declared = table.len() as u64;
     let units = Units::new(table).over_slots(declared);

@@ -109,7 +109,8 @@ impl Alone {
     pub(super) fn open(task: &ResolvedTask, table: RecordTable, seed: u64) -> Result<Self, ReproduceError> {
         let PrivacySpec { unit, relation, epsilon, delta, .. } = task.privacy;
         let identity = LedgerIdentity { data: "site".into(), unit, relation };
-        let budget = Budget { epsilon: epsilon.unwrap_or(Epsilon::INFINITE), delta, per_run: None, allow_non_private: false };
+        let budget =
+            Budget { epsilon: epsilon.unwrap_or(Epsilon::INFINITE), delta, per_run: None, max_fallback: None, allow_non_private: false };
         let key = SigningKey::from_bytes(&[7; 32]);
         let ledger = Ledger::open(MemoryStore::new(Unsealed), key, identity, budget).map_err(|error| wrong(&error))?;
         let state = task.rule().initial();

@@ -396,7 +396,13 @@ struct Site {
 impl Site {
     fn new(task: &ResolvedTask, table: RecordTable, number: u32, seed: u64) -> Self {
         let identity = LedgerIdentity { data: "simulated".into(), unit: PrivacyUnit::Record, relation: task.privacy.relation };
-        let budget = Budget { epsilon: task.privacy.epsilon.unwrap(), delta: task.privacy.delta, per_run: None, allow_non_private: false };
+        let budget = Budget {
+            epsilon: task.privacy.epsilon.unwrap(),
+            delta: task.privacy.delta,
+            per_run: None,
+            max_fallback: None,
+            allow_non_private: false,
+        };
         let ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[1; 32]), identity, budget).unwrap();
         let client = ClientId::new(format!("site-{number}")).unwrap();
         let (factor, place) = (vec![0.0; task.site_state().len()], task.site(client.as_str()).unwrap());
@@ -406,7 +412,7 @@ impl Site {
     fn update(&mut self, task: &ResolvedTask, visit: u32, state: &[f64]) -> Vec<f64> {
         let release = ReleaseId { run: RunId { task: task.hash(), number: 0 }, client: self.client.clone(), round: self.releases };
         self.releases += 1;
-        if self.ledger.awaits_plan(&release.run) {
+        if !self.ledger.is_planned(&release.run) {
             self.ledger.plan_run(&release.run, &task.visit_events(0..task.visits()).unwrap(), None).unwrap();
         }
         let permit = self.ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();

@@ -155,8 +155,9 @@ pub(crate) fn sets() -> Vec<Set> {
     let read =
         |name: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/experiments").join(name)).unwrap();
     // Every record is a unit here.
-    let version_2 = |name| {
-        format!("version = 2\n{}", read(name).lines().filter(|line| !line.starts_with("unit_column")).collect::<Vec<_>>().join("\n"))
+    let treatment = |name| {
+        let text = read(name).replace(FULL, "");
+        text.lines().filter(|line| !line.starts_with("unit_column")).collect::<Vec<_>>().join("\n")
     };
     let set = |name, schema, files, (model, bounds)| Set { name, schema, files, model, bounds };
     const ADULT: &[&str] = &["adult/adult.data.gz", "adult/adult.test.gz"];
@@ -169,16 +170,20 @@ pub(crate) fn sets() -> Vec<Set> {
         set("breast cancer", breast_cancer(), &["health/breast-cancer-wdbc/wdbc.data"], LOGISTIC),
         set("wine", wine(), &["uci-regression/wine/data.txt.gz"], wine_keys),
         set("power", power(), &["uci-regression/power/data.txt.gz"], power_keys),
-        set("Adult", version_2("adult.schema.toml"), ADULT, LOGISTIC),
-        set("diabetes, death", version_2("diabetes-mortality.schema.toml"), DIABETES, LOGISTIC),
-        set("diabetes, readmission", version_2("diabetes.schema.toml"), DIABETES, LOGISTIC),
+        set("Adult", treatment("adult.schema.toml"), ADULT, LOGISTIC),
+        set("diabetes, death", treatment("diabetes-mortality.schema.toml"), DIABETES, LOGISTIC),
+        set("diabetes, readmission", treatment("diabetes.schema.toml"), DIABETES, LOGISTIC),
     ]
 }
+
+/// An entry for every level.
+const FULL: &str = "coding = \"full\"\n";
 
 /// Adult with an entry for every level.
 pub(crate) fn full_coding() -> Set {
     let adult = sets().into_iter().find(|set| set.name == "Adult").unwrap();
-    Set { name: "Adult, full coding", schema: adult.schema.trim_start_matches("version = 2").to_owned(), ..adult }
+    let schema = adult.schema.replace("kind = \"category\"\n", &format!("kind = \"category\"\n{FULL}"));
+    Set { name: "Adult, full coding", schema, ..adult }
 }
 
 pub(crate) fn load(schema: &str, files: &[PathBuf]) -> RecordTable {

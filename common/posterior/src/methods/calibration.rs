@@ -35,7 +35,7 @@ pub(crate) fn calibrated(setting: &Setting<'_>, with: impl Fn(NoiseMultiplier) -
     bisected(setting, &with, epsilon)
 }
 
-/// A ledger adds visit by visit; where rounding puts that sum above the target, a little more noise brings it back.
+/// Rounding may put the sum of a run's visits above the target: a little more noise brings it back.
 fn settled(
     setting: &Setting<'_>,
     with: &impl Fn(NoiseMultiplier) -> UpdateSpec,

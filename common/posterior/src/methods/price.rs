@@ -32,8 +32,7 @@ pub(crate) fn loss_at(
     let mut total = Composition::default();
     for (event, count) in visit_events(update, setting, 0..visits)? {
         let charge = prices.learn(&event)?;
-        // A ledger books visit by visit, and so does this sum.
-        (0..count).for_each(|_| total.add(&charge, 1));
+        total.add(&charge, count);
     }
     Ok(total.loss(delta))
 }

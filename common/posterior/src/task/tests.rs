@@ -367,7 +367,7 @@ fn adaptive_clipping_is_for_networks_and_costs_nothing_more() {
 /// Scales follow from the public schema; weights need two classes. Neither changes what a run costs.
 #[test]
 fn features_of_many_levels_get_more_of_the_clipping_norm() {
-    let levels = "[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]\n";
+    let levels = "[[columns]]\nname = \"ward\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]\n";
     let schema = format!("{SCHEMA}{levels}");
     let with = |options: &str| private(&[("update = \"dp-optimisation\"\n", &format!("update = \"dp-optimisation\"\n{options}"))]);
     let task = resolve(&with("level_exponent = 0.5\nweighted = true\nclip_norm = 0.7\n"), &schema).unwrap();

@@ -5,7 +5,6 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 use crate::ledger::row::LedgerHead;
-use crate::ledger::seal::Secret;
 use crate::ledger::state::Pending;
 use crate::ledger::store::StoreError;
 use crate::ledger::words::{from_le_bytes, to_le_bytes};
@@ -118,7 +117,7 @@ impl Attachment {
         let payload = self.payload.to_bytes();
         let pending = Zeroizing::new(self.pending.numbers().map(to_le_bytes).unwrap_or_default());
         let mut bytes = Vec::with_capacity(64 + self.message.len() + payload.len() + pending.len());
-        begin(&mut bytes, VERSION, WHOLE, &self.message);
+        begin(&mut bytes, WHOLE, &self.message);
         match self.payload.kind() {
             PayloadKind::Lattice { exponent } => {
                 bytes.push(LATTICE);
@@ -154,15 +153,15 @@ impl Attachment {
     pub(crate) fn settled(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
         let parts = Parts::of(bytes)?;
         let mut kept = Vec::with_capacity(48 + parts.message.len());
-        begin(&mut kept, parts.version, SETTLED, parts.message);
+        begin(&mut kept, SETTLED, parts.message);
         kept.extend(parts.rest_hash.0);
         Ok(kept)
     }
 
-    /// Reads what [`Attachment::to_bytes`] wrote, in any version.
+    /// Reads what [`Attachment::to_bytes`] wrote.
     pub(crate) fn from_bytes(bytes: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Result<Self, StoreError> {
         let parts = Parts::of(bytes)?;
-        parts.rest.and_then(|rest| Self::decode(parts.version, parts.message, rest, open)).ok_or_else(unreadable)
+        parts.rest.and_then(|rest| Self::decode(parts.message, rest, open)).ok_or_else(unreadable)
     }
 
     /// The message in either form.
@@ -170,7 +169,7 @@ impl Attachment {
         Ok(Parts::of(bytes)?.message.to_vec())
     }
 
-    fn decode(version: u8, message: &[u8], rest: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Option<Self> {
+    fn decode(message: &[u8], rest: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Option<Self> {
         let (&kind, rest) = rest.split_first()?;
         let (&exponent, rest) = rest.split_first_chunk()?;
         let kind = match kind {
@@ -180,15 +179,10 @@ impl Attachment {
             _ => return None,
         };
         let (payload, rest) = part(rest)?;
-        let pending = match (version, rest) {
-            (FIRST, []) | (_, [NONE]) => Pending::None,
-            (FIRST, rest) => {
-                let (pending, []) = part(rest)? else { return None };
-                Pending::Public(Released(from_le_bytes(pending)?))
-            }
-            (_, [PUBLIC, words @ ..]) => Pending::Public(Released(from_le_bytes(words)?)),
-            (PLAIN, [PRIVATE, rest @ ..]) => Pending::Private(Sensitive::of(from_le_bytes(rest.split_at_checked(Secret::LENGTH)?.1)?)),
-            (_, [PRIVATE, sealed @ ..]) => Pending::Private(Sensitive::of(from_le_bytes(&open(sealed)?)?)),
+        let pending = match rest {
+            [NONE] => Pending::None,
+            [PUBLIC, words @ ..] => Pending::Public(Released(from_le_bytes(words)?)),
+            [PRIVATE, sealed @ ..] => Pending::Private(Sensitive::of(from_le_bytes(&open(sealed)?)?)),
             _ => return None,
         };
         Some(Self { message: message.to_vec(), payload: Payload::from_bytes(kind, payload)?, pending, about: About::Stored })
@@ -197,14 +191,12 @@ impl Attachment {
     /// Hash of an attachment, the same for both of its forms.
     pub(crate) fn hash_of(bytes: &[u8]) -> Result<Hash, StoreError> {
         let parts = Parts::of(bytes)?;
-        let [domain, _] = domains(parts.version);
-        Ok(Hash::of(domain, &[parts.message, &parts.rest_hash.0]))
+        Ok(Hash::of("dp-pvi ledger attachment v3", &[parts.message, &parts.rest_hash.0]))
     }
 }
 
 /// Stored bytes, taken apart.
 struct Parts<'a> {
-    version: u8,
     message: &'a [u8],
     /// Payload and pending change; gone once the release is settled.
     rest: Option<&'a [u8]>,
@@ -217,28 +209,18 @@ impl<'a> Parts<'a> {
     }
 
     fn split(bytes: &'a [u8]) -> Option<Self> {
-        let (&[version @ (FIRST | PLAIN | VERSION), form], rest) = bytes.split_first_chunk()? else { return None };
+        let (&[VERSION, form], rest) = bytes.split_first_chunk()? else { return None };
         let (message, rest) = part(rest)?;
-        let [_, domain] = domains(version);
         match form {
-            WHOLE => Some(Self { version, message, rest: Some(rest), rest_hash: Hash::of(domain, &[rest]) }),
-            SETTLED => Some(Self { version, message, rest: None, rest_hash: Hash(rest.try_into().ok()?) }),
+            WHOLE => Some(Self { message, rest: Some(rest), rest_hash: Hash::of("dp-pvi ledger attachment rest v3", &[rest]) }),
+            SETTLED => Some(Self { message, rest: None, rest_hash: Hash(rest.try_into().ok()?) }),
             _ => None,
         }
     }
 }
 
-/// What attachments, and what settling drops of them, are hashed under: a version is never read as another one.
-fn domains(version: u8) -> [&'static str; 2] {
-    match version {
-        FIRST => ["dp-pvi ledger attachment v1", "dp-pvi ledger attachment rest v1"],
-        PLAIN => ["dp-pvi ledger attachment v2", "dp-pvi ledger attachment rest v2"],
-        _ => ["dp-pvi ledger attachment v3", "dp-pvi ledger attachment rest v3"],
-    }
-}
-
-fn begin(bytes: &mut Vec<u8>, version: u8, form: u8, message: &[u8]) {
-    bytes.extend([version, form]);
+fn begin(bytes: &mut Vec<u8>, form: u8, message: &[u8]) {
+    bytes.extend([VERSION, form]);
     bytes.extend((message.len() as u64).to_le_bytes());
     bytes.extend(message);
 }
@@ -247,10 +229,6 @@ fn unreadable() -> StoreError {
     StoreError::Corrupt("a stored update cannot be read".into())
 }
 
-/// Without kinds of pending changes: every one was public.
-const FIRST: u8 = 1;
-/// Private changes were stored as they are, behind a secret.
-const PLAIN: u8 = 2;
 const VERSION: u8 = 3;
 const WHOLE: u8 = 0;
 const SETTLED: u8 = 1;

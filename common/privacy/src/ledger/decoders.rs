@@ -9,7 +9,6 @@ use crate::ledger::attachment::Attachment;
 use crate::ledger::row::StoredRow;
 use crate::ledger::state::{Pending, SiteState};
 use crate::ledger::store::RowSigner;
-use crate::ledger::words::to_le_bytes;
 use crate::records::{Released, Sensitive};
 use crate::release::{Hash, Payload};
 
@@ -53,7 +52,7 @@ pub fn read_attachment(_: Unsealed, bytes: &[u8]) {
 #[must_use]
 pub fn states(_: Unsealed) -> Vec<Vec<u8>> {
     let states = [SiteState::None, SiteState::Public(vec![0.5; 2]), SiteState::Private(Sensitive::of(vec![0.25; 2]))];
-    states.map(|state| state.to_bytes(<[u8]>::to_vec)).into_iter().chain([to_le_bytes(&[1.0, 2.0])]).collect()
+    states.map(|state| state.to_bytes(<[u8]>::to_vec)).into()
 }
 
 /// Reads a stored state.

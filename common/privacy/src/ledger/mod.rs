@@ -10,8 +10,7 @@
 //! ```
 //!
 //! * Rows are chained by hash and signed by the site's identity key; events are stored, charges are derived.
-//! * A run is charged as a whole by a PLANNED row before its first visit ([`FilterRule::Envelopes`]); RESERVED rows are then visits of its plan. In ledgers of
-//!   [`FilterRule::FirstCharge`] every RESERVED row is a charge of its own.
+//! * A run is charged as a whole by a PLANNED row before its first visit ([`dp_pvi_accounting::proofs::envelopes`]); RESERVED rows are then visits of its plan.
 //! * RESERVED is durable before anything runs, and is never refunded: a crash after it discards all noise and trains again
 //!   under the same reservation, because nothing had left the process; a RETRIED row says so, and there are few ([`reserve`]).
 //! * RESTORED closes all plans of a copy that was put back ([`Ledger::close_open`]).
@@ -45,6 +44,7 @@ pub use attachment::{Attachment, Claim};
 pub use error::LedgerError;
 pub(crate) use permit::NoBatch;
 pub use permit::{Permit, StepPermit};
+pub use reserve::Visit;
 pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, PlannedEvents, Row, RowBody, StoredRow};
 pub use stage::ReleaseState;
 pub use state::{OtherState, Pending, SiteState, StateKind};
@@ -55,13 +55,13 @@ use std::collections::BTreeSet;
 
 use crate::ledger::file::SecondPlace;
 use crate::ledger::seal::{Seal, Secret};
-use crate::ledger::totals::{Priced, Sum, Totals};
+use crate::ledger::totals::{Priced, Totals};
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::ShardSalt;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_accounting::unit::Epsilon;
-use dp_pvi_accounting::{FilterRule, Method, Prices, PrivacyLoss};
+use dp_pvi_accounting::{Prices, PrivacyLoss, Runs};
 
 /// The ledger of one data set.
 pub struct Ledger<S, K> {
@@ -69,7 +69,6 @@ pub struct Ledger<S, K> {
     signer: K,
     identity: LedgerIdentity,
     budget: Budget,
-    fallback_cap: Option<Epsilon>,
     rows: Vec<(Row, Hash)>,
     totals: Totals,
     /// Releases whose permit was given out since this ledger was opened.
@@ -89,14 +88,6 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// Anything doubtful.
     pub fn open(store: S, signer: K, identity: LedgerIdentity, budget: Budget) -> Result<Self, LedgerError> {
-        Self::open_under(store, signer, identity, budget, FilterRule::Envelopes)
-    }
-
-    /// The same; an empty store begins under this rule, in place of [`FilterRule::Envelopes`].
-    ///
-    /// # Errors
-    /// Anything doubtful.
-    pub fn open_under(store: S, signer: K, identity: LedgerIdentity, budget: Budget, rule: FilterRule) -> Result<Self, LedgerError> {
         let mut store = store;
         let stored = store.rows()?;
         let mut ledger = Self {
@@ -105,7 +96,6 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             totals: Totals::new(identity.relation),
             identity,
             budget,
-            fallback_cap: None,
             rows: Vec::with_capacity(stored.len()),
             minted: BTreeSet::new(),
             doubtful: false,
@@ -116,17 +106,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             if ledger.identity.unit == PrivacyUnit::Site && ledger.identity.relation == Relation::AddRemove {
                 return Err(LedgerError::SiteAddRemove);
             }
-            ledger.append(RowBody::Genesis(ledger.identity.clone(), rule), None)?;
-            ledger.totals.under(rule);
+            ledger.append(RowBody::Genesis(ledger.identity.clone()), None)?;
             return Ok(ledger);
         }
         for row in &stored {
             let row = row.verify(ledger.next_seq(), ledger.last_hash(), &ledger.signer)?;
             match (&row.0.body, ledger.rows.is_empty()) {
-                (RowBody::Genesis(found, rule), true) => {
-                    ledger.identity.check(found)?;
-                    ledger.totals.under(*rule);
-                }
+                (RowBody::Genesis(found), true) => ledger.identity.check(found)?,
                 (_, true) => return Err(StoreError::Corrupt("row 0: it does not name a data set".into()).into()),
                 (body, false) => ledger.totals.apply(body)?,
             }
@@ -144,43 +130,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self
     }
 
-    /// Caps the loss over everything charged if all other parties of aggregated sums work together ([`Losses::fallback`]): part of a
-    /// site's policy.
-    #[must_use]
-    pub fn cap_fallback(mut self, cap: Option<Epsilon>) -> Self {
-        self.fallback_cap = cap;
-        self
-    }
-
-    /// The cap of [`Ledger::cap_fallback`].
-    #[must_use]
-    pub fn fallback_cap(&self) -> Option<Epsilon> {
-        self.fallback_cap
-    }
-
     /// What the ledger is about.
     #[must_use]
     pub fn identity(&self) -> &LedgerIdentity {
         &self.identity
-    }
-
-    /// The rule of the filter that its first row names. [`FilterRule::Unnamed`] is charged as [`FilterRule::FirstCharge`].
-    #[must_use]
-    pub fn rule(&self) -> FilterRule {
-        match self.rows.first() {
-            Some((Row { body: RowBody::Genesis(_, rule), .. }, _)) => *rule,
-            // An opened ledger has its first row.
-            _ => FilterRule::FirstCharge,
-        }
-    }
-
-    /// What an operator should know about how ε is added up here, if anything.
-    #[must_use]
-    pub fn remark(&self) -> Option<&'static str> {
-        let older = self.rule() == FilterRule::Unnamed && self.spent().is_ok_and(|loss| loss.method == Method::Rdp);
-        older.then_some(
-            "this ledger is older than the rule by which it is added up now: its rows were priced again, and epsilon may be higher than shown before",
-        )
     }
 
     /// Where the chain ends.
@@ -383,40 +336,24 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.totals.prices()
     }
 
-    /// Loss of all charged events, at the budget's δ, as the filter of the budget reads it ([`dp_pvi_accounting::proofs::filter`]), less what renounced visits gave
-    /// back.
-    ///
-    /// # Errors
-    /// None today; an accountant may come to refuse.
-    pub fn spent(&self) -> Result<PrivacyLoss, LedgerError> {
-        Ok(self.totals.total().filtered(self.budget.epsilon, self.budget.delta))
-    }
-
-    /// What [`Ledger::spent`] said after each row, by this build's accountant: an odometer's readings, at the budget's δ.
+    /// The joint loss of [`Ledger::losses`] after each row, by this build's accountant: an odometer's readings, at the budget's δ.
     ///
     /// # Errors
     /// None for rows that were opened.
     pub fn readings(&self) -> Result<Vec<PrivacyLoss>, LedgerError> {
         let mut totals = Totals::new(self.identity.relation);
         totals.prices_mut().take_over(self.totals.prices());
-        totals.under(self.rule());
-        let read = |totals: &Totals| totals.total().filtered(self.budget.epsilon, self.budget.delta);
+        let read = |totals: &Totals| totals.total().spent(self.budget.epsilon, self.budget.delta);
         let mut last = read(&totals);
         let mut readings = Vec::with_capacity(self.rows.len());
         for (row, _) in &self.rows {
             match &row.body {
                 RowBody::Genesis(..) => {}
-                body @ (RowBody::Planned { .. } | RowBody::Reserved { .. }) => {
-                    totals.apply(body)?;
-                    // A visit of a run that was charged as a whole costs nothing more.
-                    if matches!(body, RowBody::Planned { .. }) || self.rule() != FilterRule::Envelopes {
-                        last = read(&totals);
-                    }
-                }
-                body @ RowBody::Renounced { .. } => {
+                body @ (RowBody::Planned { .. } | RowBody::Renounced { .. }) => {
                     totals.apply(body)?;
                     last = read(&totals);
                 }
+                // A visit of a run that was charged as a whole costs nothing more.
                 body => totals.apply(body)?,
             }
             readings.push(last);
@@ -424,107 +361,74 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(readings)
     }
 
-    /// Loss of the events of one run. With a limit on one run: as the filter of that limit reads it. Without: that of a plan, which holds for
-    /// visits that the task fixed before the run began.
-    ///
-    /// # Errors
-    /// None today; an accountant may come to refuse.
-    pub fn spent_in(&self, run: &RunId) -> Result<PrivacyLoss, LedgerError> {
-        Ok(self.loss_in_run(&self.totals.run(run), self.budget.per_run))
-    }
-
-    fn loss_in_run(&self, events: &Sum, limit: Option<Epsilon>) -> PrivacyLoss {
-        match limit {
-            Some(limit) => events.filtered(limit, self.budget.delta),
-            None => events.loss(self.budget.delta),
-        }
-    }
-
-    /// Both losses of all charged events, at the budget's δ, as [`Ledger::spent`] has them.
+    /// Both losses of all charged events, at the budget's δ, as the filters of the two limits read them ([`dp_pvi_accounting::proofs::envelopes`]), less what
+    /// renounced visits gave back.
     #[must_use]
     pub fn losses(&self) -> Losses {
-        let Budget { epsilon, delta, .. } = self.budget;
-        Losses {
-            joint: self.totals.total().filtered(epsilon, delta),
-            fallback: self.totals.fallback_total().filtered(self.worst_limit(), delta),
-        }
+        self.read(self.totals.total(), self.totals.fallback_total())
     }
 
-    /// The limit of the fallback's filter.
-    fn worst_limit(&self) -> Epsilon {
-        self.fallback_cap.unwrap_or(self.budget.epsilon)
+    fn read(&self, joint: &Runs, fallback: &Runs) -> Losses {
+        let Budget { epsilon, delta, max_fallback, .. } = self.budget;
+        Losses { joint: joint.spent(epsilon, delta), fallback: fallback.spent(max_fallback.unwrap_or(epsilon), delta) }
     }
 
-    /// Both losses of the events of one run, as [`Ledger::spent_in`] has them. No limit is set on the fallback of one run.
+    /// Both losses of the events of one run. With a limit on one run: as the filter of that limit reads it. Without: that of a plan, which holds for
+    /// visits that the task fixed before the run began. No limit is set on the fallback of one run.
     #[must_use]
     pub fn losses_in(&self, run: &RunId) -> Losses {
-        let limit = self.budget.per_run;
-        let joint = self.loss_in_run(&self.totals.run(run), limit);
+        let Budget { delta, per_run, .. } = self.budget;
+        let events = self.totals.run(run);
+        let joint = per_run.map_or_else(|| events.loss(delta), |limit| events.spent(limit, delta));
         // Without aggregated sums the two are one figure.
-        let fallback = if self.totals.is_aggregated(run) { self.loss_in_run(&self.totals.fallback_run(run), None) } else { joint };
+        let fallback = if self.totals.is_aggregated(run) { self.totals.fallback_run(run).loss(delta) } else { joint };
         Losses { joint, fallback }
     }
 
-    /// How many more runs of these events the budget and the cap on the fallback hold, `most` at most. Only where runs are charged as a whole.
+    /// How many more runs of these events the budget and the cap on the fallback hold, `most` at most. `fallback` as in [`Ledger::plan_run`].
     ///
     /// # Errors
     /// An event that no engine bounds.
-    pub fn further_runs(&self, events: &[(DpEvent, u64)], fallback: &[(DpEvent, u64)], most: u64) -> Result<u64, LedgerError> {
-        let Budget { epsilon, delta, allow_non_private, .. } = self.budget;
+    pub fn further_runs(&self, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>, most: u64) -> Result<u64, LedgerError> {
+        let Budget { epsilon, delta, max_fallback, allow_non_private, .. } = self.budget;
+        let fallback = fallback.unwrap_or(events);
         let (mut total, mut fallback_total) = (self.totals.total().clone(), self.totals.fallback_total().clone());
         if self.totals.priced(events, delta)?.non_private() && !allow_non_private {
             return Ok(0);
         }
         for fits in 0..most {
-            let failure = total.failure().max(fallback_total.failure());
-            total.add(&self.totals.priced_after(events, delta, failure)?)?;
-            fallback_total.add(&self.totals.priced_after(fallback, delta, failure)?)?;
-            let within = |sum: &Sum, limit: Epsilon| sum.admitted(limit, delta).epsilon <= limit;
-            if !within(&total, epsilon) || self.fallback_cap.is_some_and(|cap| !within(&fallback_total, cap)) {
+            let failure = total.envelope().failure.max(fallback_total.envelope().failure);
+            self.totals.priced_after(events, delta, failure)?.add_to(&mut total);
+            self.totals.priced_after(fallback, delta, failure)?.add_to(&mut fallback_total);
+            let within = |sum: &Runs, limit: Epsilon| sum.protected_loss(delta).epsilon <= limit;
+            if !within(&total, epsilon) || max_fallback.is_some_and(|cap| !within(&fallback_total, cap)) {
                 return Ok(fits);
             }
         }
         Ok(most)
     }
 
-    /// Loss of all charged events and of these, each with how often it comes: what a plan would cost.
+    /// Both losses of all charged events and of a run of these, each with how often it comes. `fallback` as in [`Ledger::plan_run`].
     ///
     /// # Errors
     /// An event that no engine bounds.
-    pub fn would_cost(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
-        let mut total = self.totals.total().clone();
-        total.add(&self.totals.priced(events, self.budget.delta)?)?;
-        Ok(total.filtered(self.budget.epsilon, self.budget.delta))
+    pub fn would_cost(&self, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<Losses, LedgerError> {
+        let (mut joint, mut worst) = (self.totals.total().clone(), self.totals.fallback_total().clone());
+        self.totals.priced(events, self.budget.delta)?.add_to(&mut joint);
+        self.totals.priced(fallback.unwrap_or(events), self.budget.delta)?.add_to(&mut worst);
+        Ok(self.read(&joint, &worst))
     }
 
-    /// The same for the loss if all other parties of aggregated sums work together ([`Losses::fallback`]).
+    /// Whether these events, each with how often it comes, would keep `run` to all limits, as [`Ledger::plan_run`] compares them. Visits of a planned run
+    /// are paid for. `fallback` as in [`Ledger::plan_run`].
     ///
     /// # Errors
-    /// An event that no engine bounds.
-    pub fn would_cost_fallback(&self, events: &[(DpEvent, u64)]) -> Result<PrivacyLoss, LedgerError> {
-        let mut total = self.totals.fallback_total().clone();
-        total.add(&self.totals.priced(events, self.budget.delta)?)?;
-        Ok(total.filtered(self.worst_limit(), self.budget.delta))
-    }
-
-    /// Whether these events, each with how often it comes, would keep `run` to both limits, as [`Ledger::reserve`] compares them. Visits of a planned run
-    /// are paid for.
-    ///
-    /// # Errors
-    /// [`LedgerError::OverBudget`], [`LedgerError::OverRunBudget`], [`LedgerError::NonPrivateForbidden`], or an event that no
+    /// [`LedgerError::OverBudget`], [`LedgerError::OverRunBudget`], [`LedgerError::OverFallback`], [`LedgerError::NonPrivateForbidden`], or an event that no
     /// engine bounds.
-    pub fn would_admit(&self, run: &RunId, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
-        let more = if self.totals.covers(run, events) { &[] } else { events };
-        self.check_budget(run, &self.totals.priced(more, self.budget.delta)?)
-    }
-
-    /// Whether aggregated sums with these fallback events would keep to the cap on the fallback.
-    ///
-    /// # Errors
-    /// [`LedgerError::OverFallback`], or an event that no engine bounds.
-    pub fn would_admit_fallback(&self, run: &RunId, events: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
-        let more = if self.totals.covers_fallback(run, events) { &[] } else { events };
-        self.check_fallback(&self.totals.priced(more, self.budget.delta)?)
+    pub fn would_admit(&self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<(), LedgerError> {
+        let (events, worst) =
+            if self.totals.covers(run, events, fallback) { (&[][..], &[][..]) } else { (events, fallback.unwrap_or(events)) };
+        self.check(run, &self.totals.priced(events, self.budget.delta)?, &self.totals.priced(worst, self.budget.delta)?)
     }
 
     /// The budget.
@@ -557,7 +461,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.append(RowBody::Frozen(state), None)
     }
 
-    /// Both limits, with these charges more.
+    /// All limits, with these charges more.
+    fn check(&self, run: &RunId, more: &Priced, worst: &Priced) -> Result<(), LedgerError> {
+        self.check_budget(run, more)?;
+        self.check_fallback(worst)
+    }
+
+    /// The budget and the limit on one run, with these charges more.
     ///
     /// Releases without protection need the site's consent and are then left out of the comparison: they are reported as
     /// ε = ∞, and the limits still hold for everything else.
@@ -570,10 +480,9 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             // Nothing exceeds a limit that is infinite or absent, so the loss need not be computed.
             let Some(limit) = limit.filter(|limit| limit.get().is_finite()) else { continue };
             let mut total = spent.clone();
-            total.add(more)?;
-            let delta = self.budget.delta;
+            more.add_to(&mut total);
             // Runs are chosen by people who saw earlier results; so is where a run ends that the site need not pay to its end.
-            let loss = total.admitted(limit, delta);
+            let loss = total.protected_loss(self.budget.delta);
             let would_be = if total.non_private() && !self.budget.allow_non_private { Epsilon::INFINITE } else { loss.epsilon };
             if would_be > limit {
                 return Err(scope.exceeded(would_be, limit));
@@ -616,12 +525,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// The cap on the fallback, with these charges more. As with the budget, releases without protection are left out where the site
     /// allows them.
     fn check_fallback(&self, more: &Priced) -> Result<(), LedgerError> {
-        let Some(cap) = self.fallback_cap else { return Ok(()) };
+        let Some(cap) = self.budget.max_fallback else { return Ok(()) };
         let mut total = self.totals.fallback_total().clone();
-        total.add(more)?;
-        let delta = self.budget.delta;
+        more.add_to(&mut total);
         let forbidden = total.non_private() && !self.budget.allow_non_private;
-        let would_be = if forbidden { Epsilon::INFINITE } else { total.admitted(cap, delta).epsilon };
+        let would_be = if forbidden { Epsilon::INFINITE } else { total.protected_loss(self.budget.delta).epsilon };
         if would_be > cap { Err(LedgerError::OverFallback { would_be: would_be.get(), limit: cap.get() }) } else { Ok(()) }
     }
 

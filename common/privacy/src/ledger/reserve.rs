@@ -31,44 +31,18 @@ use crate::ledger::totals::Priced;
 use crate::own_eyes;
 use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::PermitScope;
-use dp_pvi_accounting::FilterRule;
 use dp_pvi_accounting::event::DpEvent;
 
 impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
-    /// Charges `event` durably, then mints the permit. The same release with the same event and header that is still
-    /// RESERVED (a crash) is minted again without a new charge, after a durable RETRIED row: once a process, and at most `MOST_RETRIES` times.
-    ///
-    /// # Errors
-    /// Over budget, frozen, conflict, permit already given out, too many crashes, store; this process looks with own eyes ([`own_eyes`]).
-    pub fn reserve(&mut self, release: &ReleaseId, event: &DpEvent, header: Hash) -> Result<Permit, LedgerError> {
-        self.reserve_any(release, event, None, header)
-    }
-
-    /// [`Ledger::reserve`] for an aggregated sum: `event` is what the *sum* of all sites is, and charged to the budget; `fallback` is what this
-    /// site's own part is if everything else is known. Both are booked, and the cap on the fallback is compared, too.
-    ///
-    /// # Errors
-    /// As [`Ledger::reserve`], and [`LedgerError::OverFallback`].
-    pub fn reserve_aggregated(
-        &mut self,
-        release: &ReleaseId,
-        event: &DpEvent,
-        fallback: &DpEvent,
-        header: Hash,
-    ) -> Result<Permit, LedgerError> {
-        self.reserve_any(release, event, Some(fallback), header)
-    }
-
     /// Charges a run as a whole: `events` are all its visits, each with how often it comes, and for an aggregated run `fallback` what this site's own parts are if
-    /// everything else is known. Its visits are then reserved without a further charge. A run that is charged already, and a ledger that books visit by visit, stay as
-    /// they are.
+    /// everything else is known. Its visits are then reserved without a further charge. A run that is charged already stays as it is.
     ///
     /// # Errors
     /// Over budget, frozen, an event that no engine bounds, store; this process looks with own eyes ([`own_eyes`]).
     pub fn plan_run(&mut self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<(), LedgerError> {
         self.refuse_doubt()?;
         own_eyes::charges()?;
-        if !self.awaits_plan(run) {
+        if self.is_planned(run) {
             return Ok(());
         }
         if self.totals.frozen() {
@@ -77,46 +51,34 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         self.append_plan(run, events, fallback)
     }
 
-    /// Whether [`Ledger::plan_run`] is due: runs are charged as a whole here, and this one was not.
-    #[must_use]
-    pub fn awaits_plan(&self, run: &RunId) -> bool {
-        self.rule() == FilterRule::Envelopes && !self.is_planned(run)
-    }
-
     /// Whether the run was charged as a whole: it is paid to its end, whichever of its visits came.
     #[must_use]
     pub fn is_planned(&self, run: &RunId) -> bool {
         self.totals.is_planned(run)
     }
 
-    /// Whether the budget and the cap on the fallback hold with this more.
-    fn check(&self, run: &RunId, events: &[(DpEvent, u64)], worst: &[(DpEvent, u64)]) -> Result<(), LedgerError> {
-        self.check_budget(run, &self.totals.priced(events, self.budget.delta)?)?;
-        self.check_fallback(&self.totals.priced(worst, self.budget.delta)?)
-    }
-
     fn append_plan(&mut self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<(), LedgerError> {
         let delta = self.budget.delta;
         let (joint, worst) = (self.totals.priced(events, delta)?, self.totals.priced(fallback.unwrap_or(events), delta)?);
         // What is compared is what is written.
-        self.check_budget(run, &joint)?;
-        self.check_fallback(&worst)?;
+        self.check(run, &joint, &worst)?;
         let planned = |events: &[(DpEvent, u64)], priced: &Priced| {
             let events = events.iter().map(|(event, times)| (event.to_bytes(), *times)).collect();
-            PlannedEvents { events, envelope: priced.envelope().map(|envelope| envelope.parts()) }
+            PlannedEvents { events, envelope: priced.envelope.map(|envelope| envelope.parts()) }
         };
         let (joint, fallback) = (planned(events, &joint), fallback.map(|events| planned(events, &worst)));
         self.write_units()?;
         self.append(RowBody::Planned { run: *run, delta, joint, fallback }, None)
     }
 
-    fn reserve_any(
-        &mut self,
-        release: &ReleaseId,
-        event: &DpEvent,
-        fallback: Option<&DpEvent>,
-        header: Hash,
-    ) -> Result<Permit, LedgerError> {
+    /// Charges a visit durably, then mints the permit. A visit that the run's plan has left costs nothing more; any other is charged as a run of its own. The same
+    /// release with the same events and header that is still RESERVED (a crash) is minted again without a new charge, after a durable RETRIED row: once a
+    /// process, and at most `MOST_RETRIES` times.
+    ///
+    /// # Errors
+    /// Over budget, frozen, conflict, permit already given out, too many crashes, store; this process looks with own eyes ([`own_eyes`]).
+    pub fn reserve<'e>(&mut self, release: &ReleaseId, visit: impl Into<Visit<'e>>, header: Hash) -> Result<Permit, LedgerError> {
+        let Visit { event, fallback } = visit.into();
         self.refuse_doubt()?;
         own_eyes::charges()?;
         if self.totals.frozen() {
@@ -140,26 +102,23 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         if retries.is_some_and(|retries| retries >= MOST_RETRIES) {
             return Err(LedgerError::RetriesSpent(release.clone()));
         }
-        let paid = retries.is_some() || self.totals.covers_visit(&release.run, &bytes, fallback_bytes.as_deref());
-        let events = [(event.clone(), 1)];
-        let worst = [(fallback.unwrap_or(event).clone(), 1)];
+        let (events, worst) = ([(event.clone(), 1)], fallback.map(|fallback| [(fallback.clone(), 1)]));
+        let worst = worst.as_ref().map(<[_; 1]>::as_slice);
         let charge = self.totals.prices_mut().learn(event)?;
-        self.totals.prices_mut().learn(&worst[0].0)?;
-        match (self.rule(), paid) {
-            (FilterRule::Envelopes, false) if !self.totals.may_follow(&release.run, fallback.is_some()) => {
-                return Err(LedgerError::Conflict(release.clone()));
-            }
-            // A visit of no plan is a run of its own, as far as its price goes.
-            (FilterRule::Envelopes, false) => self.append_plan(&release.run, &events, fallback.map(|_| worst.as_slice()))?,
+        if let Some(fallback) = fallback {
+            self.totals.prices_mut().learn(fallback)?;
+        }
+        if retries.is_some() || self.totals.covers(&release.run, &events, worst) {
             // Paid, but consent may have been withdrawn, or a limit lowered.
-            (FilterRule::Envelopes, true) if charge.is_non_private() && !self.budget.allow_non_private => {
+            if charge.is_non_private() && !self.budget.allow_non_private {
                 return Err(LedgerError::NonPrivateForbidden);
             }
-            (FilterRule::Envelopes, true) => self.check(&release.run, &[], &[])?,
-            (FilterRule::Unnamed | FilterRule::FirstCharge, _) => {
-                let times = if paid { 0 } else { 1 };
-                self.check(&release.run, &events[..times], &worst[..times])?;
-            }
+            let nothing = self.totals.priced(&[], self.budget.delta)?;
+            self.check(&release.run, &nothing, &nothing)?;
+        } else if self.totals.may_follow(&release.run, fallback.is_some()) {
+            self.append_plan(&release.run, &events, worst)?;
+        } else {
+            return Err(LedgerError::Conflict(release.clone()));
         }
         let release = release.clone();
         let body = match retries {
@@ -177,6 +136,27 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         let LedgerIdentity { unit, relation, .. } = self.identity;
         let scope = PermitScope { unit, relation, salt: self.shard_salt(&release.run) };
         Ok(Permit::mint(event.clone(), release, scope).with_fallback(fallback.cloned()))
+    }
+}
+
+/// What a visit releases.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit<'e> {
+    /// What is released: where it is one of several sites' parts of a sum, what the *sum* is. Charged to the budget.
+    pub event: &'e DpEvent,
+    /// For a part of a sum: what the part is to whoever knows all others. Compared with [`Budget::max_fallback`](crate::ledger::Budget::max_fallback).
+    pub fallback: Option<&'e DpEvent>,
+}
+
+impl<'e> From<&'e DpEvent> for Visit<'e> {
+    fn from(event: &'e DpEvent) -> Self {
+        Self { event, fallback: None }
+    }
+}
+
+impl<'e> From<(&'e DpEvent, Option<&'e DpEvent>)> for Visit<'e> {
+    fn from((event, fallback): (&'e DpEvent, Option<&'e DpEvent>)) -> Self {
+        Self { event, fallback }
     }
 }
 

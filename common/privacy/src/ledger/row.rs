@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::ledger::store::{RowSigner, StoreError};
 use crate::release::{Hash, ReleaseId, RunId};
-use dp_pvi_accounting::FilterRule;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
 use dp_pvi_accounting::unit::{Delta, Epsilon};
 
@@ -28,6 +27,8 @@ pub struct Budget {
     pub delta: Delta,
     /// Limit on ε of one run.
     pub per_run: Option<Epsilon>,
+    /// Limit on ε over all events if all other parties of aggregated sums work together ([`Losses::fallback`](crate::ledger::Losses::fallback)).
+    pub max_fallback: Option<Epsilon>,
     /// Whether a permit for [`DpEvent::NonPrivate`](dp_pvi_accounting::DpEvent::NonPrivate) may be minted.
     pub allow_non_private: bool,
 }
@@ -43,12 +44,11 @@ pub struct Row {
     pub body: RowBody,
 }
 
-/// What a row says.
+/// What a row says. Rows are stored with the number of their variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
 pub enum RowBody {
-    /// First row: what the ledger is about, and the rule of its filter.
-    Genesis(LedgerIdentity, FilterRule),
+    /// First row: what the ledger is about.
+    Genesis(LedgerIdentity),
     /// Budget charged; nothing ran yet.
     Reserved {
         /// Which release.
@@ -60,7 +60,7 @@ pub enum RowBody {
         /// Under aggregation: canonical bytes of what this site's own part is if everything else is known.
         fallback: Option<Vec<u8>>,
     },
-    /// A run was charged as a whole, before its first visit: every visit of it is one of these events. Only in ledgers of [`FilterRule::Envelopes`].
+    /// A run was charged as a whole, before its first visit: every visit of it is one of these events.
     Planned {
         /// Which run.
         run: RunId,
@@ -132,71 +132,6 @@ pub struct PlannedEvents {
     pub envelope: Option<(f64, f64)>,
 }
 
-/// The form in which rows are stored: variants are numbered, so they only ever come to the end.
-#[derive(Serialize, Deserialize)]
-enum Written {
-    Genesis(LedgerIdentity),
-    Reserved { release: ReleaseId, event: Vec<u8>, header: Hash },
-    Committed { release: ReleaseId, attachment: Hash },
-    Sent { release: ReleaseId },
-    Receipted { release: ReleaseId, receipt: Hash },
-    Settled { release: ReleaseId, included: bool, factor: Hash },
-    Frozen(FreezeState),
-    ReservedAggregated { release: ReleaseId, event: Vec<u8>, header: Hash, fallback: Vec<u8> },
-    GenesisUnder(LedgerIdentity, FilterRule),
-    Retried { release: ReleaseId },
-    Units(String),
-    Planned { run: RunId, delta: Delta, joint: PlannedEvents, fallback: Option<PlannedEvents> },
-    Restored,
-    Renounced { run: RunId },
-}
-
-impl From<RowBody> for Written {
-    fn from(body: RowBody) -> Self {
-        match body {
-            RowBody::Genesis(identity, FilterRule::Unnamed) => Self::Genesis(identity),
-            RowBody::Genesis(identity, rule) => Self::GenesisUnder(identity, rule),
-            RowBody::Reserved { release, event, header, fallback: None } => Self::Reserved { release, event, header },
-            RowBody::Reserved { release, event, header, fallback: Some(fallback) } => {
-                Self::ReservedAggregated { release, event, header, fallback }
-            }
-            RowBody::Retried { release } => Self::Retried { release },
-            RowBody::Committed { release, attachment } => Self::Committed { release, attachment },
-            RowBody::Sent { release } => Self::Sent { release },
-            RowBody::Receipted { release, receipt } => Self::Receipted { release, receipt },
-            RowBody::Settled { release, included, factor } => Self::Settled { release, included, factor },
-            RowBody::Frozen(state) => Self::Frozen(state),
-            RowBody::Units(words) => Self::Units(words),
-            RowBody::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
-            RowBody::Restored => Self::Restored,
-            RowBody::Renounced { run } => Self::Renounced { run },
-        }
-    }
-}
-
-impl From<Written> for RowBody {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Genesis(identity) => Self::Genesis(identity, FilterRule::Unnamed),
-            Written::GenesisUnder(identity, rule) => Self::Genesis(identity, rule),
-            Written::Reserved { release, event, header } => Self::Reserved { release, event, header, fallback: None },
-            Written::ReservedAggregated { release, event, header, fallback } => {
-                Self::Reserved { release, event, header, fallback: Some(fallback) }
-            }
-            Written::Retried { release } => Self::Retried { release },
-            Written::Committed { release, attachment } => Self::Committed { release, attachment },
-            Written::Sent { release } => Self::Sent { release },
-            Written::Receipted { release, receipt } => Self::Receipted { release, receipt },
-            Written::Settled { release, included, factor } => Self::Settled { release, included, factor },
-            Written::Frozen(state) => Self::Frozen(state),
-            Written::Units(words) => Self::Units(words),
-            Written::Planned { run, delta, joint, fallback } => Self::Planned { run, delta, joint, fallback },
-            Written::Restored => Self::Restored,
-            Written::Renounced { run } => Self::Renounced { run },
-        }
-    }
-}
-
 /// Whether the data set may be charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FreezeState {
@@ -211,7 +146,7 @@ pub enum FreezeState {
 pub struct StoredRow {
     /// postcard of [`Row`].
     pub bytes: Vec<u8>,
-    /// [`Hash::of`]`("dp-pvi ledger row v1", [bytes])`.
+    /// [`Hash::of`]`("dp-pvi ledger row v2", [bytes])`.
     pub hash: Hash,
     /// Ed25519 signature over the hash.
     pub signature: Vec<u8>,
@@ -256,4 +191,4 @@ impl StoredRow {
     }
 }
 
-pub(super) const DOMAIN: &str = "dp-pvi ledger row v1";
+pub(super) const DOMAIN: &str = "dp-pvi ledger row v2";

@@ -15,8 +15,7 @@
 //! A `NoiseShare` cannot become either kind of change, because it can be masked and nothing else.
 //!
 //! Private words leave this crate, for the store, only under encryption ([`seal`](crate::ledger), a key of the site's identity key), bound to the ledger
-//! and to the release or run. Ledgers of earlier versions hold them as they were, behind a secret that hides them from the hash; such words
-//! are read, and encrypted when the state is written next.
+//! and to the release or run.
 //!
 //! How many private words there are is open, in the file and in its copies: encryption hides the words and not their number. Where a method keeps a
 //! factor for each unit (`ep`), the number tells how many units the site holds. The ledger itself gives no answer that depends on this
@@ -26,7 +25,6 @@ use std::fmt;
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::ledger::seal::Secret;
 use crate::ledger::store::StoreError;
 use crate::ledger::words::{from_le_bytes, to_le_bytes};
 use crate::records::{Released, Sensitive};
@@ -187,16 +185,12 @@ impl SiteState {
         }
     }
 
-    /// Reads what [`SiteState::to_bytes`] wrote, in any version. Bytes of the first version are bare words, whose number is a multiple of 8: then
-    /// every state was public.
+    /// Reads what [`SiteState::to_bytes`] wrote.
     pub(crate) fn from_bytes(bytes: &[u8], open: impl FnOnce(&[u8]) -> Option<Zeroizing<Vec<u8>>>) -> Result<Self, StoreError> {
-        let private = |words: &[u8]| from_le_bytes(words).map(|values| Self::Private(Sensitive::of(values)));
         let decode = || match bytes {
             [] => Some(Self::None),
-            words if words.len() % 8 == 0 => from_le_bytes(words).map(Self::Public),
-            [VERSION | PLAIN, PUBLIC, words @ ..] => from_le_bytes(words).map(Self::Public),
-            [VERSION, PRIVATE, sealed @ ..] => private(&open(sealed)?),
-            [PLAIN, PRIVATE, rest @ ..] => private(rest.split_at_checked(Secret::LENGTH)?.1),
+            [VERSION, PUBLIC, words @ ..] => from_le_bytes(words).map(Self::Public),
+            [VERSION, PRIVATE, sealed @ ..] => from_le_bytes(&open(sealed)?).map(|values| Self::Private(Sensitive::of(values))),
             _ => None,
         };
         decode().ok_or_else(|| StoreError::Corrupt("the site's factor cannot be read".into()))
@@ -227,7 +221,5 @@ fn kind_name(kind: Option<StateKind>) -> &'static str {
 
 /// Version of the stored bytes.
 const VERSION: u8 = 3;
-/// Private words were stored as they are, behind a secret.
-const PLAIN: u8 = 2;
 const PUBLIC: u8 = 1;
 const PRIVATE: u8 = 2;

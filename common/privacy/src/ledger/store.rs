@@ -14,6 +14,17 @@ pub enum StoreError {
     /// Bytes are not what was written.
     #[error("the ledger is damaged ({0}): restore it from a copy; nothing is released until then")]
     Corrupt(String),
+    /// A file of another version of this program.
+    #[error(
+        "the ledger has form {found}, and this version of dp-pvi knows form {known}: another version wrote it; use that version, or begin a new ledger \
+         whose budget is what this one has left"
+    )]
+    Form {
+        /// Form of the file.
+        found: i64,
+        /// The one that this version writes.
+        known: i64,
+    },
     /// Lock, disk full, permissions.
     #[error("the ledger cannot be used now ({0})")]
     Unavailable(String),

@@ -10,8 +10,8 @@ use crate::ledger::store::StoreError;
 use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::Relation;
 use dp_pvi_accounting::event::DpEvent;
-use dp_pvi_accounting::unit::{Delta, Epsilon};
-use dp_pvi_accounting::{Charge, Composition, Envelope, FilterRule, Prices, PrivacyLoss, RunCost, Runs};
+use dp_pvi_accounting::unit::Delta;
+use dp_pvi_accounting::{Charge, Envelope, Prices, RunCost, Runs};
 
 /// Hash of a factor's bytes, as in a SETTLED row.
 pub(crate) fn factor_hash(bytes: &[u8]) -> Hash {
@@ -48,13 +48,12 @@ impl Reservation {
 
 /// States and totals.
 pub(crate) struct Totals {
-    rule: FilterRule,
     releases: BTreeMap<ReleaseId, Reservation>,
-    total: Sum,
-    runs: BTreeMap<RunId, Sum>,
+    total: Runs,
+    runs: BTreeMap<RunId, Runs>,
     /// The same with the fallback in place of an aggregated sum.
-    fallback_total: Sum,
-    fallback_runs: BTreeMap<RunId, Sum>,
+    fallback_total: Runs,
+    fallback_runs: BTreeMap<RunId, Runs>,
     /// Visits of planned runs that were not reserved yet.
     left: BTreeMap<RunId, Left>,
     factors: BTreeMap<RunId, Hash>,
@@ -67,13 +66,11 @@ pub(crate) struct Totals {
 
 impl Totals {
     pub(crate) fn new(relation: Relation) -> Self {
-        let rule = FilterRule::FirstCharge;
         Self {
-            rule,
             releases: BTreeMap::new(),
-            total: Sum::new(rule),
+            total: Runs::default(),
             runs: BTreeMap::new(),
-            fallback_total: Sum::new(rule),
+            fallback_total: Runs::default(),
             fallback_runs: BTreeMap::new(),
             left: BTreeMap::new(),
             factors: BTreeMap::new(),
@@ -84,35 +81,17 @@ impl Totals {
         }
     }
 
-    /// Takes the rule that the first row names, before anything is booked.
-    pub(crate) fn under(&mut self, rule: FilterRule) {
-        self.rule = rule;
-        (self.total, self.fallback_total) = (Sum::new(rule), Sum::new(rule));
-    }
-
     /// What these events would be charged as, together.
     pub(crate) fn priced(&self, events: &[(DpEvent, u64)], delta: Delta) -> Result<Priced, LedgerError> {
-        self.priced_after(events, delta, self.failure())
+        // One envelope of a run is for both sums.
+        self.priced_after(events, delta, self.total.envelope().failure.max(self.fallback_total.envelope().failure))
     }
 
     /// The same where the φ of all runs come to `failure`.
     pub(crate) fn priced_after(&self, events: &[(DpEvent, u64)], delta: Delta, failure: f64) -> Result<Priced, LedgerError> {
-        Ok(match self.rule {
-            FilterRule::Envelopes => {
-                let cost = RunCost::of(events, &self.prices, delta)?;
-                let envelope = cost.envelope_after(failure);
-                Priced::Run(cost, envelope)
-            }
-            FilterRule::Unnamed | FilterRule::FirstCharge => {
-                let priced = events.iter().map(|(event, times)| Ok((self.prices.of(event)?, *times)));
-                Priced::Each(priced.collect::<Result<_, LedgerError>>()?)
-            }
-        })
-    }
-
-    /// What the φ of all runs come to, in the sum where that is more: one envelope of a run is for both.
-    fn failure(&self) -> f64 {
-        self.total.failure().max(self.fallback_total.failure())
+        let cost = RunCost::of(events, &self.prices, delta)?;
+        let envelope = cost.envelope_after(failure);
+        Ok(Priced { cost, envelope })
     }
 
     /// Whether the run has sums of several sites, whose fallback costs something else.
@@ -131,26 +110,9 @@ impl Totals {
         self.left.contains_key(run)
     }
 
-    /// Whether visits of these events are paid for already.
-    pub(crate) fn covers(&self, run: &RunId, events: &[(DpEvent, u64)]) -> bool {
-        self.left.get(run).is_some_and(|left| has(&left.joint, events))
-    }
-
-    /// The same of what a site's own parts of aggregated sums are.
-    pub(crate) fn covers_fallback(&self, run: &RunId, events: &[(DpEvent, u64)]) -> bool {
-        self.left.get(run).and_then(|left| left.fallback.as_ref()).is_some_and(|left| has(left, events))
-    }
-
-    /// Whether a visit of this event and fallback is paid for already.
-    pub(crate) fn covers_visit(&self, run: &RunId, event: &[u8], fallback: Option<&[u8]>) -> bool {
-        let Some(left) = self.left.get(run) else { return false };
-        let one = |left: &BTreeMap<Vec<u8>, u64>, event: &[u8]| left.get(event).is_some_and(|times| *times > 0);
-        one(&left.joint, event)
-            && match (fallback, &left.fallback) {
-                (Some(fallback), Some(own)) => one(own, fallback),
-                (None, None) => true,
-                (Some(_), None) | (None, Some(_)) => false,
-            }
+    /// Whether visits of these events, and for an aggregated run of these fallbacks, are paid for already.
+    pub(crate) fn covers(&self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> bool {
+        self.left.get(run).is_some_and(|left| left.has(&counted(events), fallback.map(counted).as_ref()))
     }
 
     pub(crate) fn state(&self, release: &ReleaseId) -> Option<ReleaseState> {
@@ -177,20 +139,20 @@ impl Totals {
         self.factors.iter().map(|(run, hash)| (*run, *hash)).collect()
     }
 
-    pub(crate) fn total(&self) -> &Sum {
+    pub(crate) fn total(&self) -> &Runs {
         &self.total
     }
 
-    pub(crate) fn run(&self, run: &RunId) -> Sum {
-        self.runs.get(run).cloned().unwrap_or_else(|| Sum::new(self.rule))
+    pub(crate) fn run(&self, run: &RunId) -> Runs {
+        self.runs.get(run).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn fallback_total(&self) -> &Sum {
+    pub(crate) fn fallback_total(&self) -> &Runs {
         &self.fallback_total
     }
 
-    pub(crate) fn fallback_run(&self, run: &RunId) -> Sum {
-        self.fallback_runs.get(run).cloned().unwrap_or_else(|| Sum::new(self.rule))
+    pub(crate) fn fallback_run(&self, run: &RunId) -> Runs {
+        self.fallback_runs.get(run).cloned().unwrap_or_default()
     }
 
     pub(crate) fn frozen(&self) -> bool {
@@ -291,16 +253,7 @@ impl Totals {
         if self.releases.contains_key(release) {
             return Err(corrupt("a release that is charged twice"));
         }
-        if self.rule == FilterRule::Envelopes {
-            self.take(&release.run, bytes, fallback)?;
-        } else {
-            let charge = self.prices.learn(&read(bytes)?)?;
-            let worst = match fallback {
-                Some(fallback) => self.prices.learn(&read(fallback)?)?,
-                None => charge.clone(),
-            };
-            self.book(release.run, &Priced::Each(vec![(charge, 1)]), &Priced::Each(vec![(worst, 1)]))?;
-        }
+        self.take(&release.run, bytes, fallback)?;
         let order = self.releases.len();
         let fallback = fallback.map(<[u8]>::to_vec);
         let reservation =
@@ -310,18 +263,15 @@ impl Totals {
     }
 
     /// Adds what a run is charged as.
-    fn book(&mut self, run: RunId, joint: &Priced, fallback: &Priced) -> Result<(), LedgerError> {
-        self.total.add(joint)?;
-        self.fallback_total.add(fallback)?;
-        self.runs.entry(run).or_insert_with(|| Sum::new(self.rule)).add(joint)?;
-        self.fallback_runs.entry(run).or_insert_with(|| Sum::new(self.rule)).add(fallback)
+    fn book(&mut self, run: RunId, joint: &Priced, fallback: &Priced) {
+        joint.add_to(&mut self.total);
+        fallback.add_to(&mut self.fallback_total);
+        joint.add_to(self.runs.entry(run).or_default());
+        fallback.add_to(self.fallback_runs.entry(run).or_default());
     }
 
     /// Books a run as a whole: as what its row states, or as more where that does not cover it any more.
     fn plan(&mut self, run: RunId, delta: Delta, joint: &PlannedEvents, fallback: Option<&PlannedEvents>) -> Result<(), LedgerError> {
-        if self.rule != FilterRule::Envelopes {
-            return Err(corrupt("a whole run in a ledger of single visits"));
-        }
         let mut booked = |planned: &PlannedEvents| -> Result<Priced, LedgerError> {
             let mut events = Vec::new();
             for (event, times) in &planned.events {
@@ -337,11 +287,11 @@ impl Totals {
                 }
                 None => None,
             };
-            Ok(Priced::Run(cost, envelope))
+            Ok(Priced { cost, envelope })
         };
         let priced = booked(joint)?;
         let worst = fallback.map(&mut booked).transpose()?;
-        self.book(run, &priced, worst.as_ref().unwrap_or(&priced))?;
+        self.book(run, &priced, worst.as_ref().unwrap_or(&priced));
         let left = self.left.entry(run).or_insert_with(|| Left { joint: BTreeMap::new(), fallback: fallback.map(|_| BTreeMap::new()) });
         let add = |left: &mut BTreeMap<Vec<u8>, u64>, planned: &PlannedEvents| {
             for (event, times) in &planned.events {
@@ -375,19 +325,17 @@ impl Totals {
 
     /// A visit of a planned run.
     fn take(&mut self, run: &RunId, event: &[u8], fallback: Option<&[u8]>) -> Result<(), LedgerError> {
-        if !self.covers_visit(run, event, fallback) {
-            return Err(corrupt("a visit that its run does not have"));
-        }
-        let one = |left: &mut BTreeMap<Vec<u8>, u64>, event: &[u8]| {
+        let one = |event: &[u8]| BTreeMap::from([(event.to_vec(), 1)]);
+        let left = self.left.get_mut(run).filter(|left| left.has(&one(event), fallback.map(one).as_ref()));
+        let left = left.ok_or_else(|| corrupt("a visit that its run does not have"))?;
+        let take = |left: &mut BTreeMap<Vec<u8>, u64>, event: &[u8]| {
             if let Some(times) = left.get_mut(event) {
                 *times -= 1;
             }
         };
-        if let Some(left) = self.left.get_mut(run) {
-            one(&mut left.joint, event);
-            if let (Some(left), Some(event)) = (&mut left.fallback, fallback) {
-                one(left, event);
-            }
+        take(&mut left.joint, event);
+        if let (Some(left), Some(event)) = (&mut left.fallback, fallback) {
+            take(left, event);
         }
         Ok(())
     }
@@ -417,119 +365,46 @@ impl Left {
     fn is_done(&self) -> bool {
         self.joint.values().all(|times| *times == 0)
     }
+
+    /// Whether so many visits of these events and fallbacks are left.
+    fn has(&self, joint: &BTreeMap<Vec<u8>, u64>, fallback: Option<&BTreeMap<Vec<u8>, u64>>) -> bool {
+        let within = |left: &BTreeMap<Vec<u8>, u64>, wanted: &BTreeMap<Vec<u8>, u64>| {
+            wanted.iter().all(|(event, times)| left.get(event).is_some_and(|left| left >= times))
+        };
+        within(&self.joint, joint)
+            && match (fallback, &self.fallback) {
+                (Some(wanted), Some(left)) => within(left, wanted),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+    }
 }
 
-/// Events that are charged together.
-#[derive(Clone)]
-pub(crate) enum Priced {
-    /// Each by itself, by how often it comes.
-    Each(Vec<(Charge, u64)>),
-    /// As a run with this envelope.
-    Run(Arc<RunCost>, Option<Envelope>),
+/// A run as it is charged.
+pub(crate) struct Priced {
+    cost: Arc<RunCost>,
+    pub(crate) envelope: Option<Envelope>,
 }
 
 impl Priced {
-    /// The envelope of a run.
-    pub(crate) fn envelope(&self) -> Option<Envelope> {
-        match self {
-            Self::Each(_) => None,
-            Self::Run(_, envelope) => *envelope,
-        }
-    }
-
     /// Whether a release without protection is in it.
     pub(crate) fn non_private(&self) -> bool {
-        match self {
-            Self::Each(charges) => charges.iter().any(|(charge, _)| charge.is_non_private()),
-            Self::Run(cost, _) => cost.non_private(),
-        }
+        self.cost.non_private()
+    }
+
+    pub(crate) fn add_to(&self, sum: &mut Runs) {
+        sum.add(&self.cost, self.envelope);
     }
 }
 
-/// What is booked, under a rule.
-#[derive(Clone)]
-pub(crate) enum Sum {
-    Each(Box<Composition>),
-    Runs(Runs),
-}
-
-impl Sum {
-    fn new(rule: FilterRule) -> Self {
-        match rule {
-            FilterRule::Envelopes => Self::Runs(Runs::default()),
-            FilterRule::Unnamed | FilterRule::FirstCharge => Self::Each(Box::default()),
-        }
-    }
-
-    /// Adds what was priced under the same rule.
-    pub(crate) fn add(&mut self, priced: &Priced) -> Result<(), LedgerError> {
-        match (self, priced) {
-            (Self::Each(sum), Priced::Each(charges)) => charges.iter().for_each(|(charge, times)| sum.add(charge, *times)),
-            (Self::Runs(runs), Priced::Run(cost, envelope)) => runs.add(cost, *envelope),
-            (Self::Each(_), Priced::Run(..)) | (Self::Runs(_), Priced::Each(_)) => {
-                return Err(corrupt("prices of another rule than the first row's"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives back what will never be released; nothing where visits are added up.
-    fn renounce(&mut self, visits: &[(Charge, u64)]) -> f64 {
-        match self {
-            Self::Each(_) => 0.0,
-            Self::Runs(runs) => runs.renounce(visits),
-        }
-    }
-
-    /// What the φ of all runs come to; nothing where visits are added up.
-    pub(crate) fn failure(&self) -> f64 {
-        match self {
-            Self::Each(_) => 0.0,
-            Self::Runs(runs) => runs.envelope().failure,
-        }
-    }
-
-    pub(crate) fn non_private(&self) -> bool {
-        match self {
-            Self::Each(sum) => sum.non_private(),
-            Self::Runs(runs) => runs.non_private(),
-        }
-    }
-
-    /// What the filter compares with this limit, releases without protection left out: above it if and only if the filter would not have admitted them, each at its
-    /// time.
-    pub(crate) fn admitted(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
-        match self {
-            Self::Each(sum) => sum.protected_filtered(limit, delta),
-            Self::Runs(runs) => runs.protected_loss(delta),
-        }
-    }
-
-    /// What is spent of this limit; ε = ∞ with a release without protection.
-    pub(crate) fn filtered(&self, limit: Epsilon, delta: Delta) -> PrivacyLoss {
-        match self {
-            Self::Each(sum) => sum.filtered(limit, delta),
-            Self::Runs(runs) => runs.spent(limit, delta),
-        }
-    }
-
-    /// What it costs if all of it was fixed beforehand.
-    pub(crate) fn loss(&self, delta: Delta) -> PrivacyLoss {
-        match self {
-            Self::Each(sum) => sum.loss(delta),
-            Self::Runs(runs) => runs.loss(delta),
-        }
-    }
-}
-
-/// Whether so many visits of these events are left.
-fn has(left: &BTreeMap<Vec<u8>, u64>, events: &[(DpEvent, u64)]) -> bool {
-    let mut wanted: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+/// Events by their bytes, each with how often it comes.
+fn counted(events: &[(DpEvent, u64)]) -> BTreeMap<Vec<u8>, u64> {
+    let mut counted: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for (event, times) in events {
-        let sum = wanted.entry(event.to_bytes()).or_default();
+        let sum = counted.entry(event.to_bytes()).or_default();
         *sum = sum.saturating_add(*times);
     }
-    wanted.iter().all(|(event, times)| left.get(event).is_some_and(|left| left >= times))
+    counted
 }
 
 fn read(bytes: &[u8]) -> Result<DpEvent, LedgerError> {

@@ -152,7 +152,7 @@ impl ShareSum {
     }
 
     /// As [`LatticeSum::release_sum`], but the noise is a share, and the permit must be for the event of the *sum*
-    /// ([`Ledger::reserve_aggregated`](crate::Ledger::reserve_aggregated)).
+    /// ([`Visit::fallback`](crate::ledger::Visit::fallback)).
     ///
     /// # Errors
     /// The permit is for another event; no randomness; overflow; what `f` says before it looks at a record. Nothing is left then.

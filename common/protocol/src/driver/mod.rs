@@ -117,7 +117,7 @@ pub enum Event<'a> {
         task: &'a ResolvedTask,
     },
     /// The server claims to have seen a row of this site's ledger that the ledger does not have, without this site's signature for it: it lies,
-    /// or runs from a state of an older version. The site goes by its own ledger.
+    /// or runs from a state that has lost it. The site goes by its own ledger.
     UnprovedWitness {
         /// The row that the server names.
         claimed: u64,

@@ -45,21 +45,10 @@ pub struct Policy {
     pub approve: Approve,
     /// Which trust models.
     pub allow_trust: Vec<Trust>,
-    /// Whether to begin what the budget does not pay to the end.
-    pub partial_runs: PartialRuns,
     /// Least `release_tick_seconds` of a task; 0: any.
     pub min_release_tick_seconds: u64,
     /// What it asks of an aggregation.
     pub aggregation: AggregationPolicy,
-}
-
-/// What a site does with a run that its budget does not pay to the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartialRuns {
-    /// It takes no part: the rounds before the end would be paid for a posterior that is never finished.
-    Refuse,
-    /// It takes part until the budget is used up; where runs are charged whole, it joins and refuses every round.
-    Allow,
 }
 
 /// How a task is approved (decision 18).

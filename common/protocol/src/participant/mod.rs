@@ -20,7 +20,7 @@ use dp_pvi_privacy::{Pending, Permit, ReleaseId, SiteState};
 use dp_pvi_secagg::error::SecAggError;
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
-pub use self::identity::{Approve, Identity, PartialRuns, Policy};
+pub use self::identity::{Approve, Identity, Policy};
 pub use self::site::Participant;
 use crate::message::{Refusal, RefusalReason, RunEnd, Signed};
 

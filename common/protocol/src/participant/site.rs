@@ -18,7 +18,7 @@ use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 
 use super::chain::{Chain, Closed, aggregation_header};
-use super::identity::{Declared, Identity, PartialRuns, Policy};
+use super::identity::{Declared, Identity, Policy};
 use super::{Outgoing, SiteError, Step, TrainJob, Trained};
 use crate::aggregation::member::{CharterStep, MaskedUpload, Membership, Site};
 use crate::message::{
@@ -128,9 +128,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
             }
         }
         self.policy.check(&task, welcome.run.task)?;
-        if self.policy.partial_runs == PartialRuns::Refuse {
-            self.check_paid_to_the_end(&task, &welcome.run)?;
-        }
+        self.check_paid_to_the_end(&task, &welcome.run)?;
         // Last: λ is built for a task that this site takes part in, and for no other.
         if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
             let joined = Joined {
@@ -155,8 +153,8 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         let reserved = u32::try_from(self.headers(run).len()).unwrap_or(u32::MAX).min(task.visits());
         let unpaid = if self.ledger.is_planned(run) { task.visits() } else { reserved };
         let left = task.visit_events(unpaid..task.visits()).map_err(unfit)?;
-        let fallback = task.visit_fallbacks(unpaid..task.visits()).map_err(unfit)?;
-        match self.ledger.would_admit(run, &left).and_then(|()| self.ledger.would_admit_fallback(run, &fallback)) {
+        let fallback = task.aggregation.map(|_| task.visit_fallbacks(unpaid..task.visits())).transpose().map_err(unfit)?;
+        match self.ledger.would_admit(run, &left, fallback.as_deref()) {
             Err(error @ (LedgerError::OverBudget { .. } | LedgerError::OverRunBudget { .. } | LedgerError::OverFallback { .. })) => {
                 Err(error.into())
             }
@@ -645,7 +643,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
             Some(Shape::Moments(moments)) => Some(moments),
             _ => None,
         };
-        let planned = if self.ledger.awaits_plan(&release.run) {
+        let planned = if !self.ledger.is_planned(&release.run) {
             let all = 0..joined.task.visits();
             let events = joined.task.visit_events(all.clone()).map_err(unfit)?;
             let worst = joined.task.aggregation.map(|_| joined.task.visit_fallbacks(all)).transpose().map_err(unfit)?;
@@ -653,10 +651,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         } else {
             Ok(())
         };
-        let reserved = planned.and_then(|()| match &fallback {
-            Some(fallback) => self.ledger.reserve_aggregated(&release, &event, fallback, header),
-            None => self.ledger.reserve(&release, &event, header),
-        });
+        let reserved = planned.and_then(|()| self.ledger.reserve(&release, (&event, fallback.as_ref()), header));
         let permit = match reserved {
             Ok(permit) => permit,
             Err(error) => {

@@ -76,8 +76,8 @@ fn resealed(file: &Option<Certified>, from: &str, to: &str) -> Option<Certified>
     Some(Certified::Text(format!("{body},\"seal\":\"{seal}\"}}")))
 }
 
-/// What a ledger has of the run: its charge as a whole, unless the ledger is of an earlier rule, and so many visits.
-fn rows(task: &ResolvedTask, whole: bool, visits: u32) -> Vec<(Row, Hash)> {
+/// What a ledger has of the run: its charge as a whole, and so many visits.
+fn rows(task: &ResolvedTask, visits: u32) -> Vec<(Row, Hash)> {
     let written = |events: &Events| PlannedEvents { events: bytes(events), envelope: None };
     let (joint, fallback) = planned(task).unwrap();
     let plan =
@@ -88,7 +88,7 @@ fn rows(task: &ResolvedTask, whole: bool, visits: u32) -> Vec<(Row, Hash)> {
         header: Hash::default(),
         fallback: task.visit_fallback(visit).unwrap().map(|event| event.to_bytes()),
     });
-    let bodies = whole.then_some(plan).into_iter().chain(reserved);
+    let bodies = std::iter::once(plan).chain(reserved);
     bodies.zip(0..).map(|(body, seq)| (Row { seq, previous: Hash::default(), body }, Hash::default())).collect()
 }
 
@@ -102,7 +102,7 @@ fn refused(file: &File, task: &ResolvedTask, rows: &[(Row, Hash)], words: &str) 
 #[test]
 fn what_is_changed_in_one_field_is_refused() {
     let task = local();
-    let (file, rows) = (File::of(&task, VISITS), rows(&task, true, VISITS));
+    let (file, rows) = (File::of(&task, VISITS), rows(&task, VISITS));
     let checked = file.check(&task, &rows).unwrap();
     assert_eq!((Some(checked.epsilon), checked.delta, checked.charges), (file.statement.epsilon, 1e-5, VISITS as usize));
     assert_eq!(checked.fallback, None);
@@ -144,7 +144,7 @@ fn what_is_changed_in_one_field_is_refused() {
 #[test]
 fn less_than_the_task_costs_is_refused_though_it_is_true() {
     let task = local();
-    let (file, rows) = (File::of(&task, VISITS), rows(&task, true, VISITS));
+    let (file, rows) = (File::of(&task, VISITS), rows(&task, VISITS));
     let stated = file.statement.epsilon.unwrap();
     let lower = stated * (1.0 - 1e-8);
     let joint = resealed(&file.joint, &format!("\"epsilon\":{stated:?},"), &format!("\"epsilon\":{lower:?},"));
@@ -160,31 +160,29 @@ fn what_the_ledger_has_is_compared() {
     let file = File::of(&task, 2);
     // Ended early, or a visit without an answer: the plan is charged all the same.
     for visits in [2, 3] {
-        let checked = file.check(&task, &rows(&task, true, visits)).unwrap();
+        let checked = file.check(&task, &rows(&task, visits)).unwrap();
         assert_eq!((Some(checked.epsilon), checked.charges), (file.statement.epsilon, visits as usize));
     }
-    refused(&file, &task, &rows(&task, true, 1), "2 visits, and this ledger has 1 charges");
-    // A ledger of an earlier rule.
-    assert_eq!(file.check(&task, &rows(&task, false, 2)).unwrap().charges, 2);
-    refused(&file, &task, &rows(&task, false, 0), "charged nothing for run 0");
-    let twice = [rows(&task, false, VISITS), rows(&task, false, 1)].concat();
+    refused(&file, &task, &rows(&task, 1), "2 visits, and this ledger has 1 charges");
+    refused(&file, &task, &[], "charged nothing for run 0");
+    refused(&file, &task, &rows(&task, 2)[1..], "charged nothing for run 0");
+    let twice = [rows(&task, VISITS), rows(&task, 1)[1..].to_vec()].concat();
     refused(&file, &task, &twice, "charge 5 of the run");
     // Another plan than the task's.
-    let mut more = rows(&task, true, 2);
+    let mut more = rows(&task, 2);
     let RowBody::Planned { joint, .. } = &mut more[0].0.body else { panic!() };
     joint.events[0].1 += 1;
     refused(&file, &task, &more, "other events than its task has");
     // A site that is left out although its ledger was charged, and one that took no part.
     let left_out = |rows: &[(Row, Hash)]| unstated((&task, 0), &site(), rows).to_string();
-    assert!(left_out(&rows(&task, true, 0)).contains("this ledger charged the run"));
-    assert!(left_out(&rows(&task, false, 1)).contains("this ledger charged the run"));
+    assert!(left_out(&rows(&task, 0)).contains("this ledger charged the run"));
     assert!(left_out(&[]).contains("took no part"));
 }
 
 #[test]
 fn the_fallback_has_a_certificate_of_its_own() {
     let task = aggregated(2.0, 5);
-    let (file, rows) = (File::of(&task, VISITS), rows(&task, true, VISITS));
+    let (file, rows) = (File::of(&task, VISITS), rows(&task, VISITS));
     let checked = file.check(&task, &rows).unwrap();
     let worst = file.statement.fallback_epsilon.unwrap();
     assert_eq!(checked.fallback, Some(Fallback::Proved(worst)));
@@ -210,7 +208,7 @@ fn the_fallback_has_a_certificate_of_its_own() {
 #[test]
 fn a_fallback_above_100_is_not_proved_and_says_so() {
     let task = aggregated(30.0, 22);
-    let (file, rows) = (File::of(&task, VISITS), rows(&task, true, VISITS));
+    let (file, rows) = (File::of(&task, VISITS), rows(&task, VISITS));
     let worst = file.statement.fallback_epsilon.unwrap();
     assert!(worst > 100.0, "{worst}");
     let checked = file.check(&task, &rows).unwrap();

@@ -230,14 +230,13 @@ fn a_scale_that_is_known_by_itself_is_checked() {
     assert!(wrong(|other| other.scales.clear()));
 }
 
-/// A file of version 2 that was written before there were effects gets them when it is read.
+/// Every part that follows from the natural parameters stands in the file.
 #[test]
-fn a_file_without_effects_and_correlation_is_read() {
+fn a_file_without_effects_or_correlation_contradicts_itself() {
     let document = full();
-    let older = PosteriorDocument { correlation: None, effects: vec![], ..document.clone() };
-    let text = older.to_json();
-    assert!(!text.contains("\"effects\"") && !text.contains("correlation"));
-    assert_eq!(PosteriorDocument::from_json(&text).unwrap(), document);
+    for other in [PosteriorDocument { correlation: None, ..document.clone() }, PosteriorDocument { effects: vec![], ..document.clone() }] {
+        assert!(matches!(PosteriorDocument::from_json(&other.to_json()), Err(DocumentError::Inconsistent(_))));
+    }
 }
 
 /// A reader is told why the noise is not in the intervals, and whether there is any.
@@ -262,24 +261,19 @@ fn without_a_noise_aware_posterior_the_document_says_why() {
     }
 }
 
-/// A file of version 1 is read as its plain posterior; it had its noise-aware one beside it.
 #[test]
-fn documents_of_version_1_are_read() {
-    let new = document(&private());
-    let mut old: serde_json::Value = serde_json::from_str(&new.to_json()).unwrap();
-    let fields = old.as_object_mut().unwrap();
-    fields.remove("intervals").unwrap();
-    fields.remove("effects").unwrap();
-    fields.insert("format".into(), 1.into());
-    for aware in [None, Some(serde_json::json!({ "coefficients": [], "natural_parameters": [1.0], "signal_to_noise": 2.0 }))] {
-        old.as_object_mut().unwrap().extend(aware.map(|aware| ("noise_aware".to_owned(), aware)));
-        let read = PosteriorDocument::from_json(&old.to_string()).unwrap();
-        assert_eq!((&read.coefficients, &read.natural_parameters, read.format), (&new.coefficients, &new.natural_parameters, 2));
-        assert!(!read.intervals.complete && read.intervals.why.contains("export it again"));
-        assert_eq!(PosteriorDocument::from_json(&read.to_json()).unwrap(), read);
+fn a_file_of_another_format_or_without_a_field_is_refused_with_words() {
+    let text = document(&private()).to_json();
+    let refused = |text: &str| PosteriorDocument::from_json(text).unwrap_err().to_string();
+    for format in [1, 3] {
+        let words = refused(&text.replacen("\"format\": 2", &format!("\"format\": {format}"), 1));
+        assert!(words.contains(&format!("format {format}")) && words.contains("another version wrote it; export it again"), "{words}");
     }
-    old.as_object_mut().unwrap().insert("other".into(), 1.into());
-    assert!(PosteriorDocument::from_json(&old.to_string()).is_err());
+    let mut fields: serde_json::Value = serde_json::from_str(&text).unwrap();
+    fields.as_object_mut().unwrap().remove("intervals").unwrap();
+    assert!(refused(&fields.to_string()).contains("missing field `intervals`"));
+    fields.as_object_mut().unwrap().insert("other".into(), 1.into());
+    assert!(refused(&fields.to_string()).contains("export it again"));
 }
 
 #[test]

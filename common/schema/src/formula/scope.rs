@@ -7,7 +7,7 @@ use super::piece::{Levels, Map, Piece, Step, Values, bare_number, bin_labels};
 use super::print;
 use super::syntax::{Call, Called, Value, Variable};
 use crate::coding::Coding;
-use crate::{CategoryRule, Column, ColumnKind, Label, NumberRule};
+use crate::{Column, ColumnKind, Label, NumberRule};
 
 /// What a formula is compiled against: public values only.
 pub(crate) struct Scope<'a> {
@@ -16,8 +16,6 @@ pub(crate) struct Scope<'a> {
     pub(crate) columns: &'a [Column],
     pub(crate) label: &'a Label,
     pub(crate) unit: Option<&'a str>,
-    /// Whether the schema says how categories are coded; without it the first level is the reference.
-    pub(crate) has_codings: bool,
 }
 
 /// A curve and how far it may bend.
@@ -87,7 +85,7 @@ impl Scope<'_> {
     pub(super) fn factor(&self, text: String, name: &str, at: usize, coding: Option<Coding>) -> Result<Piece, FormulaError> {
         let column = self.find(name, at)?;
         let (names, own) = match &self.columns[column].kind {
-            ColumnKind::Category(rule) => (rule.values.clone(), self.coding_of(rule)),
+            ColumnKind::Category(rule) => (rule.values.clone(), rule.coding),
             ColumnKind::Boolean(_) => (vec!["FALSE".to_owned(), "TRUE".to_owned()], Coding::Treatment { reference: 0 }),
             ColumnKind::Number(_) | ColumnKind::Ignored => {
                 return self.fail(at, format!("`{name}` is no category: cut a number into levels by `bin({name}, [cuts])`"));
@@ -98,10 +96,6 @@ impl Scope<'_> {
                 .fail(at, format!("`{name}` has one level, which can be compared with no other: leave it out, or list a second level"));
         }
         Ok(Piece { text, column, values: Values::Levels(Levels { names, coding: coding.unwrap_or(own), cuts: None }) })
-    }
-
-    fn coding_of(&self, rule: &CategoryRule) -> Coding {
-        if self.has_codings { rule.coding } else { Coding::Treatment { reference: 0 } }
     }
 
     fn called(&self, call: &Call) -> Result<Piece, FormulaError> {

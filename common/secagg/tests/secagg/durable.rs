@@ -31,12 +31,18 @@ fn neither_seed_nor_share_is_in_what_a_site_stores() {
 
     let store = MemoryStore::new(Unsealed);
     let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
+    let budget = Budget {
+        epsilon: Epsilon::INFINITE,
+        delta: Delta::new(1e-5).unwrap(),
+        per_run: None,
+        max_fallback: None,
+        allow_non_private: false,
+    };
     let open = || Ledger::open(store.clone(), key(10), identity.clone(), budget).unwrap();
     let release = ReleaseId { run: world.charter.body().run, client: name(0), round: 0 };
     let mut ledger = open();
     let mechanism = world.mechanism();
-    ledger.reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), hash).unwrap();
+    ledger.reserve(&release, (&mechanism.event(), Some(&mechanism.fallback_event())), hash).unwrap();
     let message = postcard::to_stdvec(&outgoing.upload).unwrap();
     let state = postcard::to_stdvec(&ClientState::Sent(sent)).unwrap();
     ledger

@@ -187,7 +187,8 @@ impl Site {
         let privacy = &stage.task.privacy;
         let client = client(site)?;
         let identity = LedgerIdentity { data: client.to_string(), unit: privacy.unit, relation: privacy.relation };
-        let budget = Budget { epsilon: Epsilon::INFINITE, delta: privacy.delta, per_run: None, allow_non_private: true };
+        let budget =
+            Budget { epsilon: Epsilon::INFINITE, delta: privacy.delta, per_run: None, max_fallback: None, allow_non_private: true };
         let key = Hash::of("dp-pvi audit site", &[&site.to_le_bytes(), &number.to_le_bytes()]);
         let ledger = Ledger::open(MemoryStore::new(Unsealed), Key(key), identity, budget)?.knowing(&stage.prices);
         Ok(Self { ledger, client, run: run(number), state: SiteState::None })
@@ -205,10 +206,7 @@ impl Site {
         let release = ReleaseId { run: self.run, client: self.client.clone(), round: visit };
         let event = task.visit_event(visit)?;
         let fallback = task.visit_fallback(visit)?;
-        let permit = match &fallback {
-            None => self.ledger.reserve(&release, &event, Hash::default())?,
-            Some(fallback) => self.ledger.reserve_aggregated(&release, &event, fallback, Hash::default())?,
-        };
+        let permit = self.ledger.reserve(&release, (&event, fallback.as_ref()), Hash::default())?;
         // What is claimed is the price of what the permit is for.
         let event = match (&fallback, stage.view) {
             (Some(fallback), View::Alone) => fallback.clone(),

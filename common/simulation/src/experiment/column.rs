@@ -26,14 +26,10 @@ pub(super) fn schema(text: &str, clients: &ClientsSection) -> Result<Schema, Exp
         column.insert("missing".to_owned(), "zero".into());
     }
     let mut own = Table::new();
-    for (key, value) in [("name", name), ("kind", "category"), ("missing", "zero"), ("invalid", "zero")] {
+    for (key, value) in [("name", name), ("kind", "category"), ("coding", "full"), ("missing", "zero"), ("invalid", "zero")] {
         own.insert(key.to_owned(), value.into());
     }
     own.insert("values".to_owned(), clients.values.clone().into());
-    let has_codings = table.get("version").and_then(Value::as_integer) == Some(2);
-    if has_codings {
-        own.insert("coding".to_owned(), "full".into());
-    }
     if let Some(Value::Array(columns)) = table.get_mut("columns") {
         columns.push(Value::Table(own));
     }

@@ -281,7 +281,13 @@ impl Session {
     /// Exactly what the task states: more would hide an accounting error of ours.
     fn budget(&self) -> Budget {
         let epsilon = self.task.privacy.epsilon.unwrap_or(Epsilon::INFINITE);
-        Budget { epsilon, delta: self.task.privacy.delta, per_run: None, allow_non_private: self.task.privacy.epsilon.is_none() }
+        Budget {
+            epsilon,
+            delta: self.task.privacy.delta,
+            per_run: None,
+            max_fallback: None,
+            allow_non_private: self.task.privacy.epsilon.is_none(),
+        }
     }
 
     fn judge(&self, seed: u64, outcome: &Outcome) -> Result<(), ExperimentError> {

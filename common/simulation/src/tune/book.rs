@@ -9,10 +9,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dp_pvi_accounting::{DpEvent, FilterRule};
+use dp_pvi_accounting::{DpEvent, Epsilon, epsilon_filtered};
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
-use dp_pvi_privacy::ledger::{Budget, ChargeStore, LedgerIdentity};
+use dp_pvi_privacy::ledger::{Budget, ChargeStore, LedgerError, LedgerIdentity, RowBody};
 use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
@@ -54,15 +54,26 @@ impl Book {
 }
 
 fn reserve<S: ChargeStore>(store: S, key: SigningKey, charge: &Charge<'_>) -> Result<f64, TuneError> {
-    // A selection is a black box with half of δ for its own, which no sum of envelopes has room for twice.
-    let mut ledger = Ledger::open_under(store, key, charge.identity.clone(), charge.budget, FilterRule::FirstCharge)?;
+    // The ledger keeps the rows. What it compares with a budget are envelopes of runs, and a selection is a black box with half of δ for its own, which no
+    // sum of envelopes has room for twice: here the filter of single events decides.
+    let Budget { epsilon, delta, .. } = charge.budget;
+    let mut ledger = Ledger::open(store, key, charge.identity.clone(), Budget { epsilon: Epsilon::INFINITE, ..charge.budget })?;
+    let booked = ledger.rows().iter().filter_map(|(row, _)| match &row.body {
+        RowBody::Reserved { event, .. } => Some(DpEvent::from_bytes(event)),
+        _ => None,
+    });
+    let booked = booked.collect::<Result<Vec<_>, _>>().map_err(|_| TuneError::Config("its ledger has an event that is none".into()))?;
+    let spent = epsilon_filtered(booked.iter().chain([charge.event]), charge.identity.relation, epsilon, delta)?.epsilon;
+    if spent > epsilon {
+        return Err(LedgerError::OverBudget { would_be: spent.get(), limit: epsilon.get() }.into());
+    }
     // A name that no earlier row has: a selection that is repeated is another release.
     let number = u32::try_from(ledger.rows().len()).map_err(|_| TuneError::Config("its ledger has too many rows".into()))?;
     let client = ClientId::new("tune").map_err(|error| TuneError::Config(error.to_string()))?;
     let release = ReleaseId { run: RunId { task: charge.task, number }, client, round: 0 };
     // The permit is for the whole selection; each trial works under the ledgers of its own federation.
     drop(ledger.reserve(&release, charge.event, charge.task)?);
-    Ok(ledger.spent()?.epsilon.get())
+    Ok(spent.get())
 }
 
 /// Ledger and key of a folder. The ledger is made before the key, so a key without a ledger means that the ledger was taken away.

@@ -278,6 +278,7 @@ impl Selection {
             epsilon: Epsilon::new(limits.epsilon.unwrap_or(self.section.epsilon)).map_err(wrong)?,
             delta: limits.delta.map_or(Ok(task.privacy.delta), Delta::new).map_err(wrong)?,
             per_run: None,
+            max_fallback: None,
             allow_non_private: false,
         };
         let identity = LedgerIdentity { data: "tune".into(), unit: task.privacy.unit, relation: task.privacy.relation };

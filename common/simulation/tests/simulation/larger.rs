@@ -52,7 +52,8 @@ fn task(schema: &str, model: &str, update: &str) -> ResolvedTask {
 /// What a visit sends.
 fn sent(task: &ResolvedTask, visit: u32, snapshot: &Snapshot) -> Payload {
     let identity = LedgerIdentity { data: "larger".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, allow_non_private: false };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
     let client = ClientId::new("site").unwrap();
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), client_key(1, &client), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client, round: visit };

@@ -92,7 +92,7 @@ impl Compute for Real {
         let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
         let mut spare =
             Ledger::open(MemoryStore::new(Unsealed), client_key(0, &release.client), self.identity.clone(), boundless()).unwrap();
-        let permit = spare.reserve_aggregated(&release, &event, &fallback, Hash::default()).unwrap();
+        let permit = spare.reserve(&release, (&event, Some(&fallback)), Hash::default()).unwrap();
         let Message::Share(share) = self.run(&job, permit).message else { panic!("an aggregated update is a share") };
         self.shares.borrow_mut().insert(release.clone(), share.mask(&mut NoPad).into_inner().values);
         let TrainJob { task, visit, lambda, state, permit } = job;
@@ -139,7 +139,7 @@ impl Compute for Liar {
         let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
         let mut spare =
             Ledger::open(MemoryStore::new(Unsealed), client_key(0, &release.client), self.0.identity.clone(), boundless()).unwrap();
-        let permit = spare.reserve_aggregated(&release, &event, &fallback, Hash::default()).unwrap();
+        let permit = spare.reserve(&release, (&event, Some(&fallback)), Hash::default()).unwrap();
         let pending = self.0.run(&job, permit).pending;
         let sum = job.task.sum(job.visit).unwrap().unwrap();
         let honest = job.task.aggregation.as_ref().unwrap().honest;

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::support::{Numbers, bits, boundless, check, client, complete, federation, private, sequential, site, synchronous};
-use dp_pvi_accounting::FilterRule;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
@@ -44,21 +43,15 @@ fn budget_for(task: &ResolvedTask, visits: u32) -> Budget {
         dp_pvi_accounting::epsilon_upper(events, task.privacy.relation, task.privacy.delta).unwrap().epsilon
     };
     assert!(cost(visits) < cost(visits + 1));
-    Budget { epsilon: cost(visits), delta: task.privacy.delta, per_run: None, allow_non_private: false }
+    Budget { epsilon: cost(visits), delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false }
 }
 
-/// The site with a ledger that was begun before runs were charged whole.
-fn with_older_ledger(site: Site) -> Site {
-    let key = client_key(1, &site.client);
-    drop(Ledger::open_under(site.disk.clone(), key, site.ledger.clone(), site.budget, FilterRule::FirstCharge).unwrap());
-    site
-}
-
-/// A run is charged whole: a budget for less than all of its rounds pays for none, and one for all of them for the first run only.
+/// A run is charged whole: a budget for less than all of its rounds pays for none, and one for all of them for the first run only. A signed refusal leaves then, and
+/// nothing else.
 #[test]
 fn a_run_is_charged_whole_or_refused() {
     let task = private(5);
-    for (visits, computed) in [(4, 0), (5, 5)] {
+    for (visits, paid) in [(4, 0), (5, 1)] {
         let (poor, log) = site("poor", &task, budget_for(&task, visits), numbers());
         let (rich, _) = site("rich", &task, boundless(), numbers());
         for run in 1..3 {
@@ -70,44 +63,26 @@ fn a_run_is_charged_whole_or_refused() {
             if run == 1 {
                 check(&outcome, &sites, 1, "whole");
             }
-            assert_eq!(log.borrow().len(), computed, "{visits} {run}");
-            let refusals = &outcome.sites[&client("poor")].as_ref().unwrap().refusals;
-            assert_eq!(refusals.len(), if run == 1 { 5 - computed } else { 5 });
-            assert!(refusals.iter().all(|(_, reason)| *reason == RefusalReason::Budget));
+            assert_eq!(outcome.end.as_ref().map(|end| end.outcome), Some(RunOutcome::Complete));
+            assert_eq!(log.borrow().len(), 5 * paid, "{visits} {run}");
+            let arrived = outcome.arrived.keys().filter(|release| release.client == client("poor")).count();
+            let refusals: Vec<_> = outcome
+                .records
+                .iter()
+                .filter_map(|record| match record {
+                    Record::Refused { refusal, .. } => Some(refusal.open(&client_key(1, &client("poor")).verifying_key()).unwrap().reason),
+                    _ => None,
+                })
+                .collect();
+            if run as usize <= paid {
+                assert_eq!((arrived, refusals.len()), (5, 0));
+                assert!(outcome.sites[&client("poor")].as_ref().unwrap().refusals.is_empty());
+            } else {
+                assert_eq!((arrived, refusals.as_slice()), (0, &[RefusalReason::Budget][..]));
+                let over = |error: &DriveError| matches!(error, DriveError::Site(SiteError::Ledger(LedgerError::OverBudget { .. })));
+                assert!(outcome.sites[&client("poor")].as_ref().is_err_and(over));
+            }
         }
-    }
-}
-
-/// T1.2, visit by visit.
-#[test]
-fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_else() {
-    let task = private(5);
-    for k in 0..5 {
-        let (poor, log) = site("poor", &task, budget_for(&task, k.max(1)), numbers());
-        let (rich, _) = site("rich", &task, boundless(), numbers());
-        let poor = if k == 0 { Site { budget: Budget { epsilon: dp_pvi_accounting::Epsilon::ZERO, ..poor.budget }, ..poor } } else { poor };
-        let poor = with_older_ledger(poor);
-        let federation = Federation::new(&task, 1, vec![poor, rich]);
-        let sites = federation.sites.clone();
-        let outcome = federation.simulate();
-        check(&outcome, &sites, 1, "poor");
-        complete(&outcome, "poor");
-        // Nothing was computed, and no update bytes left, beyond the k-th.
-        assert_eq!(log.borrow().len(), k as usize);
-        assert_eq!(outcome.arrived.keys().filter(|release| release.client == client("poor")).count(), k as usize);
-        let refusals = &outcome.sites[&client("poor")].as_ref().unwrap().refusals;
-        assert_eq!(refusals.len(), 5 - k as usize);
-        assert!(refusals.iter().all(|(_, reason)| *reason == RefusalReason::Budget));
-        let signed: Vec<_> = outcome
-            .records
-            .iter()
-            .filter_map(|record| match record {
-                Record::Refused { refusal, .. } => Some(refusal.open(&client_key(1, &client("poor")).verifying_key()).unwrap()),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(signed.len(), 5 - k as usize);
-        assert_eq!(outcomes(&outcome.records).iter().filter(|o| **o == RoundOutcome::Complete).count(), 5 + k as usize);
     }
 }
 
@@ -116,14 +91,13 @@ fn a_budget_for_k_rounds_allows_k_and_then_a_signed_refusal_leaves_and_nothing_e
 fn two_federations_share_one_budget() {
     let task = private(5);
     let (shared, log) = site("a", &task, budget_for(&task, 7), numbers());
-    let shared = with_older_ledger(shared);
-    // The second one gets what the first left, then nothing more: its refusal is for good and ends the run.
-    for (run, end, computed) in [(1, RunOutcome::Complete, 5), (2, RunOutcome::Refused, 7)] {
+    // The second one would need more than the first left, and gets nothing: the site leaves before it hears of an end.
+    for (run, end, arrived) in [(1, Some(RunOutcome::Complete), 5), (2, None, 0)] {
         let mut federation = Federation::new(&task, 1, vec![shared.clone()]);
         federation.run = run;
         let outcome = federation.simulate();
-        assert_eq!(outcome.end.map(|end| end.outcome), Some(end));
-        assert_eq!(log.borrow().len(), computed);
+        assert_eq!(outcome.sites[&client("a")].is_ok(), end.is_some());
+        assert_eq!((outcome.end.map(|end| end.outcome), outcome.arrived.len(), log.borrow().len()), (end, arrived, 5));
     }
 }
 
@@ -383,6 +357,6 @@ fn a_finished_run_costs_no_more_than_the_task_states() {
     let run = federation.run_id().unwrap();
     complete(&federation.simulate(), "private");
     let ledger = Ledger::open(site.disk, client_key(1, &site.client), site.ledger, site.budget).unwrap();
-    let spent = ledger.spent_in(&run).unwrap().epsilon.get();
+    let spent = ledger.losses_in(&run).joint.epsilon.get();
     assert!(spent <= 1.0 && spent > 0.99, "{spent}");
 }

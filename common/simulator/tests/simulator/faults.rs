@@ -161,7 +161,7 @@ fn statement_covers_ledger(task: &ResolvedTask, sites: &[Site], outcome: &Outcom
             }
         }
         let stated = statement::statement(task, &site.client, task.visits()).unwrap().epsilon.unwrap();
-        let booked = ledger.spent_in(&run).unwrap().epsilon.get();
+        let booked = ledger.losses_in(&run).joint.epsilon.get();
         assert!(booked <= stated, "{what}: {} booked {booked}, the statement says {stated}", site.client);
     }
 }

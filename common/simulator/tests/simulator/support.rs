@@ -67,7 +67,7 @@ pub(crate) fn private(sweeps: u32) -> ResolvedTask {
 
 /// A budget that allows everything.
 pub(crate) fn boundless() -> Budget {
-    Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: true }
+    Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, max_fallback: None, allow_non_private: true }
 }
 
 /// What a toy site computed, in order.

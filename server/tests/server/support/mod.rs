@@ -130,7 +130,7 @@ impl Fed {
         std::fs::write(self.path("task.toml"), task).unwrap();
         let values: Vec<String> = (0..plan.columns).map(|i| format!("\"v{i}\"")).collect();
         let schema = format!(
-            "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"category\"\nvalues = [{}]\n",
+            "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n",
             values.join(", ")
         );
         std::fs::write(self.path("schema.toml"), schema).unwrap();

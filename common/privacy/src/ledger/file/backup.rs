@@ -113,7 +113,7 @@ fn copy(from: &Path, fresh: &Path) -> Result<(), StoreError> {
         // One statement, so one moment.
         connection.execute("VACUUM INTO ?1", [name]).map_err(|e| match opening(&e) {
             StoreError::Corrupt(what) => corrupt(what),
-            StoreError::Unavailable(_) => failure(&e),
+            StoreError::Unavailable(_) | StoreError::Form { .. } => failure(&e),
         })?;
         connection.close().map_err(|(_, e)| failure(&e))?;
         file.sync_all().map_err(|e| unavailable(fresh, &e))

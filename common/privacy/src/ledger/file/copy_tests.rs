@@ -1,6 +1,5 @@
 //! What a copy of the file holds, whoever makes it and whenever: beside the writer, after a kill, as a backup.
 
-use dp_pvi_accounting::FilterRule;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
@@ -234,12 +233,12 @@ fn finding_attack_b2_a_copy_of_the_file_alone_knows_all_spending() {
     let copy = folder.path().join("elsewhere.db");
     fs::copy(&path, &copy).unwrap();
     let ledger = reopen(&copy, identity(), budget()).unwrap();
-    assert_eq!(ledger.rows().len(), 1 + 10 * 5);
+    assert_eq!(ledger.rows().len(), 1 + 10 * 6);
     let releases: Vec<ReleaseId> = (0..10).map(super::ledger_tests::release).collect();
     assert!(releases.iter().all(|release| ledger.state(release) == Some(ReleaseState::Settled { included: true })));
 }
 
-/// A ledger as it was written before: with a write-ahead log beside it, as a killed process leaves it.
+/// A ledger that some other program opened with a write-ahead log, and was killed.
 #[test]
 fn a_ledger_with_a_write_ahead_log_becomes_one_file() {
     let folder = memory();
@@ -300,7 +299,7 @@ fn finding_attack2_4_what_a_restored_copy_has_reserved_is_closed_before_it_has_t
     let (path, target) = (folder.path().join("ledger.db"), folder.path().join("backup.db"));
     drop(SqliteLedger::create(&path).unwrap());
     let created = SqliteLedger::create(&path).unwrap().unwrap();
-    let mut ledger = Ledger::open_under(created, signer(), identity(), budget(), FilterRule::FirstCharge).unwrap();
+    let mut ledger = Ledger::open(created, signer(), identity(), budget()).unwrap();
     ledger.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, crate::Hash::default()).unwrap();
     let rows = ledger.rows().len();
     backup(&path, &target).unwrap();
@@ -369,13 +368,13 @@ fn finding_attack_b2_a_ledger_below_the_second_place_is_refused() {
     let latest = fs::read(&path).unwrap();
     fs::write(&path, &old).unwrap();
     let refused = kept(&path, &place).err().unwrap();
-    assert!(matches!(refused, LedgerError::Behind { kept: 20, here: 5, .. }), "{refused}");
-    assert!(refused.to_string().contains("--lose-rows 15") && refused.to_string().contains("ledger restore"), "{refused}");
+    assert!(matches!(refused, LedgerError::Behind { kept: 24, here: 6, .. }), "{refused}");
+    assert!(refused.to_string().contains("--lose-rows 18") && refused.to_string().contains("ledger restore"), "{refused}");
     // Gone on differently, without the second place and past its row.
     let mut forked = reopen(&path, identity(), budget()).unwrap();
     (11..16).for_each(|number| round(&mut forked, number));
     drop(forked);
-    assert!(matches!(kept(&path, &place).err(), Some(LedgerError::Apart { kept: 20, .. })));
+    assert!(matches!(kept(&path, &place).err(), Some(LedgerError::Apart { kept: 24, .. })));
     fs::write(&path, &latest).unwrap();
     kept(&path, &place).unwrap();
 }
@@ -408,7 +407,7 @@ fn a_crash_between_the_row_and_the_second_place_refuses_nothing() {
         heads.push(SecondPlace::at(&place).head(&signer()).unwrap().unwrap().seq);
         kept(&path, &place).unwrap();
     }
-    assert!(heads.contains(&15) && heads.contains(&16), "{heads:?}");
+    assert!(heads.contains(&18) && heads.contains(&19), "{heads:?}");
 }
 
 #[test]
@@ -459,7 +458,7 @@ fn an_old_copy_is_accepted_only_frozen() {
     ledger.set_frozen(FreezeState::Open).unwrap();
     drop(ledger);
     fs::write(&path, &old).unwrap();
-    assert!(matches!(kept(&path, &place).err(), Some(LedgerError::Behind { kept: 7, here: 5, .. })));
+    assert!(matches!(kept(&path, &place).err(), Some(LedgerError::Behind { kept: 8, here: 6, .. })));
 }
 
 /// Two copies of one ledger in two programs, each with a lock of its own, and one second place: only one of them may charge.

@@ -49,7 +49,7 @@ const EXTRA: i64 = 3;
 /// How long a writer waits for readers, which read everything at once and let go, and a reader for a commit.
 const BUSY: std::time::Duration = std::time::Duration::from_secs(30);
 /// Form of the tables below.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 const TABLES: [(&str, &str); 4] = [
     ("attachment", "CREATE TABLE attachment (release BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL) STRICT"),
     ("factor", "CREATE TABLE factor (run BLOB PRIMARY KEY NOT NULL, bytes BLOB NOT NULL) STRICT"),
@@ -301,7 +301,7 @@ fn check_file(connection: &Connection) -> Result<(), StoreError> {
     }
     let version = number("PRAGMA user_version")?;
     if version != SCHEMA_VERSION {
-        return Err(corrupt(format!("form {version} of the file is not known to this version, which knows {SCHEMA_VERSION}")));
+        return Err(StoreError::Form { found: version, known: SCHEMA_VERSION });
     }
     let mut statement =
         connection.prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").map_err(|e| opening(&e))?;

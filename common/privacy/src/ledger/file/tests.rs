@@ -144,7 +144,6 @@ fn truncation_and_surgery_are_detected() {
         "UPDATE row SET seq = 20 WHERE seq = 19",
         "INSERT INTO row SELECT 20, bytes, hash, signature, digest FROM row WHERE seq = 19",
         "CREATE TABLE other (a)",
-        "PRAGMA user_version = 2",
         "PRAGMA application_id = 1",
         "DROP TABLE factor",
     ] {
@@ -154,6 +153,10 @@ fn truncation_and_surgery_are_detected() {
         connection.close().unwrap();
         assert!(matches!(error(SqliteLedger::open(&path)), StoreError::Corrupt(_)), "{statement}");
     }
+    fs::write(&path, &whole).unwrap();
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 1).unwrap();
+    let other = error(SqliteLedger::open(&path));
+    assert!(matches!(other, StoreError::Form { found: 1, known: 2 }) && other.to_string().contains("another version"), "{other}");
     for length in [0, 1, 100, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
         assert!(matches!(error(SqliteLedger::open(&path)), StoreError::Corrupt(_)), "cut to {length} bytes");
@@ -257,7 +260,7 @@ fn changed_bytes(path: &Path, whole: &[u8], rows: &[StoredRow], positions: impl 
         changed[at] ^= flip;
         match SqliteLedger::open(path).and_then(|mut store| store.rows()) {
             Ok(found) => assert!(found == *rows, "byte {at}: other rows than written"),
-            Err(StoreError::Corrupt(_)) => reported.push(at),
+            Err(StoreError::Corrupt(_) | StoreError::Form { .. }) => reported.push(at),
             Err(other) => panic!("byte {at}: {other}"),
         }
         for suffix in ["-wal", "-shm", "-journal"] {

@@ -111,7 +111,7 @@ fn an_epoch_that_was_lost_is_drawn_anew_and_charged_once() {
     let open = || {
         let identity = LedgerIdentity { data: "here".into(), unit: PrivacyUnit::Record, relation: Relation::AddRemove };
         let delta = Delta::new(1e-5).unwrap();
-        let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, allow_non_private: false };
+        let budget = Budget { epsilon: Epsilon::INFINITE, delta, per_run: None, max_fallback: None, allow_non_private: false };
         Ledger::open(store.clone(), ed25519_dalek::SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap()
     };
     let mechanism = allocated(BATCHES);
@@ -120,14 +120,14 @@ fn an_epoch_that_was_lost_is_drawn_anew_and_charged_once() {
     let permit = ledger.reserve(&release_id(), &event, Hash::default()).unwrap();
     let lost: Vec<Vec<i64>> =
         permit.into_steps().take(3).map(|permit| run(&mechanism, own_coordinates(), permit, &SecureNoise).unwrap()).collect();
-    let spent = ledger.spent().unwrap().epsilon;
+    let spent = ledger.losses().joint.epsilon;
     drop(ledger);
     let mut ledger = open();
     let permit = ledger.reserve(&release_id(), &event, Hash::default()).unwrap();
     assert_eq!(permit.event(), &event, "the epoch is charged whole");
     let again = seen(&mechanism, permit, &SecureNoise);
     batches_of(&again, BATCHES);
-    assert_eq!(ledger.spent().unwrap().epsilon, spent, "a lost epoch costs nothing more");
+    assert_eq!(ledger.losses().joint.epsilon, spent, "a lost epoch costs nothing more");
     // The same three batches a second time with probability below 2^-90.
     let lost: Vec<Vec<bool>> =
         lost.iter().map(|values| values.iter().map(|&v| v as f64 * 2f64.powi(mechanism.exponent()) > 0.5).collect()).collect();

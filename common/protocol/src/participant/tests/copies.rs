@@ -49,10 +49,10 @@ fn finding_attack2_4_a_closed_reservation_is_never_run_again_and_the_round_is_re
     let Step::Train(_) = site_.on_next(next(&start)).unwrap() else { panic!("not asked to train") };
     let backup = disk.copy();
     let mut copy = ledger("a", &backup, budget()).unwrap();
-    let spent = copy.spent().unwrap();
+    let spent = copy.losses().joint;
     assert_eq!(copy.close_open().unwrap().reservations, 1);
     assert_eq!(copy.close_open().unwrap(), Closed { reservations: 0, plans: 0 });
-    assert_eq!(copy.spent().unwrap(), spent, "it stays charged");
+    assert_eq!(copy.losses().joint, spent, "it stays charged");
     let mut site = Participant::new(identity("a"), lax(), 100, copy);
     welcome(&mut site, &mut desk).unwrap();
     match site.on_next(next(&start)).unwrap() {

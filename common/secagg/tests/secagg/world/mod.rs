@@ -113,15 +113,16 @@ impl UnitTable for Shard {
 
 pub fn permit(mechanism: &ShareSum, client: &ClientId, round: u32) -> StepPermit {
     let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Record, relation: Relation::ReplaceOne };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, allow_non_private: false };
+    let budget = Budget {
+        epsilon: Epsilon::INFINITE,
+        delta: Delta::new(1e-5).unwrap(),
+        per_run: None,
+        max_fallback: None,
+        allow_non_private: false,
+    };
     let mut ledger = Ledger::open(LedgerStore::new(Unsealed), key(0), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 1 }, client: client.clone(), round };
-    ledger
-        .reserve_aggregated(&release, &mechanism.event(), &mechanism.fallback_event(), Hash::default())
-        .unwrap()
-        .into_steps()
-        .next()
-        .unwrap()
+    ledger.reserve(&release, (&mechanism.event(), Some(&mechanism.fallback_event())), Hash::default()).unwrap().into_steps().next().unwrap()
 }
 
 fn fill(&(site, dimension, size): &(u32, u32, f64), sum: Summation<'_, Shard>) -> Result<Summed, ReleaseError> {
