@@ -7,9 +7,10 @@
 
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_models::predictor::{Predicted, Predictor, Statistics};
 use nalgebra::{DMatrix, DVector};
 
-use crate::capabilities::glm::{LinearPredictor, Statistics, density_of, statistics_of};
+use crate::capabilities::glm::{statistics_of, weighted};
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Iterations of either set of equations; a handful suffice.
@@ -24,7 +25,7 @@ const SLACK: f64 = 1e-13;
 /// argmax of w Σ E_q log p(record | θ) − KL(q‖cavity) over mean-field q; the cavity must be a mean field. `None`: no record or too many, a number
 /// that is not finite, or a search that did not end; the search over columns takes those.
 pub(crate) fn optimum(
-    model: &impl LinearPredictor,
+    model: &dyn Predictor,
     table: &RecordTable,
     weight: f64,
     tolerance: f64,
@@ -44,7 +45,7 @@ pub(crate) fn optimum(
 /// One record: with g = Σ x_j²/Λ_c,j, a = a_c + w r g and s² = Σ x_j²/(Λ_c,j + w c x_j²). The first equation is increasing in a, so Newton's
 /// steps are kept in a bracket.
 fn single(
-    model: &impl LinearPredictor,
+    model: &dyn Predictor,
     record: RecordView<'_>,
     weight: f64,
     tolerance: f64,
@@ -96,7 +97,7 @@ fn single(
 
 /// Several records.
 fn few(
-    model: &impl LinearPredictor,
+    model: &dyn Predictor,
     records: &[RecordView<'_>],
     weight: f64,
     tolerance: f64,
@@ -110,17 +111,19 @@ fn few(
     let mut fitted = precision.to_vec();
     let mut s2: Vec<f64> = projected.iter().map(|p| p.1).collect();
     let mut u = DVector::zeros(n);
+    let predicted = |a: &DVector<f64>, s2: &[f64]| -> Vec<Predicted> {
+        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| Predicted::new((*a + record.offset, *s2), record.target)).collect()
+    };
     let statistics = |a: &DVector<f64>, s2: &[f64]| -> Vec<Statistics> {
-        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| statistics_of(model, *record, *a + record.offset, *s2)).collect()
+        let mut predicted = predicted(a, s2);
+        model.statistics_of_many(&mut predicted);
+        records.iter().zip(&predicted).map(|(record, at)| weighted(*record, at.statistics)).collect()
     };
     for _ in 0..ITERATIONS {
         let bound = |u: &DVector<f64>, gu: &DVector<f64>| {
-            let fit: f64 = records
-                .iter()
-                .zip(&s2)
-                .enumerate()
-                .map(|(i, (record, s2))| density_of(model, *record, start[i] + gu[i] + record.offset, *s2))
-                .sum();
+            let mut densities = Vec::with_capacity(n);
+            model.densities_of_many(&predicted(&(&start + gu), &s2), &mut densities);
+            let fit: f64 = records.iter().zip(&densities).map(|(record, density)| record.extra.weight * density).sum();
             weight * fit - 0.5 * u.dot(gu)
         };
         let mut gu = &gram * &u;

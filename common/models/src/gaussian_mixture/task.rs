@@ -7,11 +7,12 @@ use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::{Components, Density, MixtureShape};
+use crate::likelihood::Likelihood;
 use crate::prediction::{Example, Law, Outcome, Prediction, dense, most_likely};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{MixtureForm, ModelRules, PublicHalf, TiltedForm};
+use crate::{MixtureForm, ModelOptions, ModelRules, TiltedForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 
@@ -42,7 +43,7 @@ pub struct Written {
     seed: Option<u32>,
 }
 
-impl PublicHalf for GaussianMixture {
+impl ModelOptions for GaussianMixture {
     const NAME: &'static str = "gaussian-mixture";
     const HELP: &'static str = "groups of rows around unknown means";
     type Written = Written;
@@ -68,6 +69,10 @@ impl ModelRules for GaussianMixture {
         require(positive(self.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
         require((1..=LARGEST).contains(&self.components), "components must be between 1 and 1024")?;
         require(schema.intercept().is_none(), "family = \"gaussian-mixture\" has no intercept: set intercept = false in the schema")
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::Own
     }
 
     /// The row itself is what has a density.

@@ -386,7 +386,7 @@ impl Looks {
         let weight = |of: [Statistics; 2]| squares.map_or(1.0, |(weighted, squares)| weighted.weight(of, squares));
         let points: Vec<&DVector<f64>> = self.looks.iter().map(|look| &look.point).collect();
         let rows = Rows { moments: &moments, intercept, weight: &weight };
-        let mut expected = Expected::new(model.rules().predictor()?, (&points, weights), theta, &rows)?.of_all(diagonal);
+        let mut expected = Expected::new(model.rules().predictor()?.as_ref(), (&points, weights), theta, &rows)?.of_all(diagonal);
         if let Some(shares) = self.weighted.as_ref().and_then(|weighted| weighted.shares(theta, (&moments, intercept), &self.correlations))
         {
             // A level beside the intercept is the level's own entry.
