@@ -135,11 +135,6 @@ pub trait ModelRules: Display {
         None
     }
 
-    /// The mixture, where expectation maximisation has its closed-form step.
-    fn mixture(&self) -> Option<MixtureForm> {
-        None
-    }
-
     /// Whether a label is a count: a whole number.
     fn predicts_counts(&self) -> bool {
         false
@@ -165,11 +160,6 @@ pub trait ModelRules: Display {
         None
     }
 
-    /// Whether records can be weighted by what they would add with the other one of two classes.
-    fn has_two_classes(&self) -> bool {
-        self.classes() == Some(2) && matches!(self.likelihood(), Likelihood::Predictor(_))
-    }
-
     /// Whether an offset of the formula is added to the linear predictor. Default: where there is one predictor.
     fn takes_offsets(&self) -> bool {
         matches!(self.likelihood(), Likelihood::Predictor(_))
@@ -190,17 +180,6 @@ pub trait ModelRules: Display {
     fn with_scale(&self, scale: f64) -> Option<ModelSpec> {
         let _ = scale;
         None
-    }
-
-    /// The information of an observation over its curvature, where the model is right: what residuals change by with the predictor, and their variance. Below 1
-    /// where the curvature is that of a bound of the expected log density. Default: 1, as Bonnet's and Price's theorems have it.
-    fn information_share(&self) -> f64 {
-        1.0
-    }
-
-    /// Whether the residual is the class minus its probability: with the other of two classes it differs by exactly 1.
-    fn residual_is_of_class(&self) -> bool {
-        false
     }
 
     /// Public bounds of the residual and the curvature of a linear predictor, if there are any.
@@ -250,6 +229,18 @@ impl dyn ModelRules + '_ {
     #[must_use]
     pub fn predictor(&self) -> Option<Arc<dyn Predictor>> {
         if let Likelihood::Predictor(predictor) = self.likelihood() { Some(predictor) } else { None }
+    }
+
+    /// Whether records can be weighted by what they would add with the other one of two classes.
+    #[must_use]
+    pub fn has_two_classes(&self) -> bool {
+        self.classes() == Some(2) && self.predictor().is_some()
+    }
+
+    /// The mixture, where expectation maximisation has its closed-form step.
+    #[must_use]
+    pub fn mixture(&self) -> Option<MixtureForm> {
+        if let Some(TiltedForm::Mixture(form)) = self.tilted() { Some(form) } else { None }
     }
 
     /// The likelihood, where a record becomes several rows.

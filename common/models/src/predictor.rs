@@ -41,6 +41,17 @@ pub trait Predictor: OfMany + Send + Sync {
         bound
     }
 
+    /// The information of an observation over its curvature, where the model is right: what residuals change by with the predictor, and their variance. Below 1
+    /// where the curvature is that of a bound of the expected log density. Default: 1, as Bonnet's and Price's theorems have it.
+    fn information_share(&self) -> f64 {
+        1.0
+    }
+
+    /// Whether the residual is the class minus its probability: with the other of two classes it differs by exactly 1.
+    fn residual_is_of_class(&self) -> bool {
+        false
+    }
+
     /// About how many exponentials or the like one evaluation takes: who has a choice evaluates a dear one less often.
     fn cost(&self) -> u32 {
         1

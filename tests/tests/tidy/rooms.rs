@@ -61,7 +61,6 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
     (
         "logistic-regression",
         &[
-            "common/inference/src/methods/vips/mod.rs",
             "common/posterior/src/methods/dp_optimisation/balance.rs",
             "common/posterior/src/methods/natural_gradient/task.rs",
             "common/posterior/src/methods/propagation/task.rs",
@@ -80,7 +79,7 @@ const NAMED_ELSEWHERE: &[(&str, &[&str])] = &[
     (
         "linear-regression",
         &[
-            "common/inference/src/methods/vips/mod.rs",
+            "common/inference/src/capabilities/statistics/linear_noise.rs",
             "common/posterior/src/methods/vips/rule/linear.rs",
             "common/posterior/src/methods/vips/task/linear.rs",
             "common/posterior/src/methods/vips/task.rs",

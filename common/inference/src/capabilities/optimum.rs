@@ -52,7 +52,7 @@ pub(super) fn closed_form(precision: f64, table: &RecordTable, weight: f64, cavi
 ///
 /// In the mean field only the columns that have an entry are fitted, which is where small shards of wide one-hot rows save their time: at the
 /// other coordinates the optimum is the cavity. A few records are solved record by record ([`dual`]).
-pub(super) fn natural_gradient(
+pub(super) fn fit_log_concave(
     model: &dyn Predictor,
     table: &RecordTable,
     weight: f64,
@@ -262,7 +262,7 @@ mod tests {
 
     use dp_pvi_expfam::any::{Family, Gaussian};
 
-    use super::{OfPredictor, ascend, natural_gradient};
+    use super::{OfPredictor, ascend, fit_log_concave};
     use crate::capabilities::glm;
     use crate::capabilities::many_rows::ManyRowsModel;
     use crate::capabilities::predictor::PredictorModel;
@@ -320,7 +320,7 @@ mod tests {
                     builder.push(indices, values, *target).unwrap();
                 }
                 let table = builder.finish();
-                let reduced = natural_gradient(&LogisticRegression {}, &table, weight, 1e-12, &cavity, &start).unwrap();
+                let reduced = fit_log_concave(&LogisticRegression {}, &table, weight, 1e-12, &cavity, &start).unwrap();
                 close(&slopes(&table, weight, &cavity, &reduced), &[0.0; 12], 1e-10);
                 let problem = OfPredictor { model: &LogisticRegression {}, table: &table, weight };
                 let whole = ascend(&problem, 1e-12, &cavity, &start).unwrap();

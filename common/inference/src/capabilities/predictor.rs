@@ -8,7 +8,7 @@ use dp_pvi_models::predictor::{Predicted, Predictor, Shape};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 
 use super::glm::{self, add_gradient, project};
-use super::optimum::{ascent_on_support, closed_form, natural_gradient};
+use super::optimum::{ascent_on_support, closed_form, fit_log_concave};
 use super::tilted::{MomentMatching, PredictorMatching};
 use super::{Gradients, LocalOptimum, Model};
 use crate::mean_field::MeanField;
@@ -79,7 +79,7 @@ impl LocalOptimum for PredictorModel {
         let model = self.0.as_ref();
         match model.shape() {
             Shape::Normal { precision } => closed_form(precision, table, weight, cavity),
-            Shape::LogConcave => natural_gradient(model, table, weight, tolerance, cavity, start),
+            Shape::LogConcave => fit_log_concave(model, table, weight, tolerance, cavity, start),
             Shape::Other => ascent_on_support(model, table, weight, tolerance, cavity, start),
         }
     }

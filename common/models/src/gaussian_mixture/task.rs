@@ -88,10 +88,6 @@ impl ModelRules for GaussianMixture {
         features.saturating_mul(self.components)
     }
 
-    fn mixture(&self) -> Option<MixtureForm> {
-        Some(self.form())
-    }
-
     fn tilted(&self) -> Option<TiltedForm> {
         Some(TiltedForm::Mixture(self.form()))
     }

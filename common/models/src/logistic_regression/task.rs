@@ -59,10 +59,6 @@ impl ModelRules for LogisticRegression {
         Likelihood::of(*self)
     }
 
-    fn residual_is_of_class(&self) -> bool {
-        true
-    }
-
     fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
         Some(PredictorBounds::logit())
     }
@@ -79,6 +75,10 @@ impl Predictor for LogisticRegression {
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
         let moments = sigmoid_moments(mean, variance);
         Statistics { residual: target - moments.sigmoid, curvature: moments.curvature }
+    }
+
+    fn residual_is_of_class(&self) -> bool {
+        true
     }
 
     fn lanes(&self) -> Lanes {

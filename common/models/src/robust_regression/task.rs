@@ -148,11 +148,6 @@ impl ModelRules for RobustRegression {
         self.learned.map(|_| Self { scale, learned: None, ..*self }.into())
     }
 
-    /// The information of Student's distribution is (ν + 1)/((ν + 3)σ²) (Lange, Little and Taylor 1989), and E c = 1/σ².
-    fn information_share(&self) -> f64 {
-        (self.degrees_of_freedom + 1.0) / (self.degrees_of_freedom + 3.0)
-    }
-
     /// |r| ≤ (ν + 1)/(2σ√ν), 0 ≤ c ≤ (ν + 1)/(νσ²); of (σr, σ²c) where σ is learned.
     ///
     /// # Privacy
@@ -216,6 +211,11 @@ impl Predictor for Student {
 
     fn shape(&self) -> Shape {
         Shape::Other
+    }
+
+    /// The information of Student's distribution is (ν + 1)/((ν + 3)σ²) (Lange, Little and Taylor 1989), and E c = 1/σ².
+    fn information_share(&self) -> f64 {
+        (self.degrees_of_freedom + 1.0) / (self.degrees_of_freedom + 3.0)
     }
 }
 
@@ -379,7 +379,7 @@ mod tests {
             square += weight * at.residual * at.residual;
             slope += weight * (below.residual - above.residual) / 2e-4;
         }
-        let share = MODEL.information_share();
+        let share = Student::new(4.0, 0.5).information_share();
         assert!((curvature - 4.0).abs() < 1e-4, "{curvature}");
         assert!((square - share * curvature).abs() < 1e-4 && (slope - share * curvature).abs() < 1e-4, "{square} {slope}");
     }

@@ -192,7 +192,7 @@ impl<'a> Terms<'a> {
                 }
             }
         };
-        let of_class = job.task.model.rules().residual_is_of_class();
+        let of_class = model.linear_predictor().is_some_and(Predictor::residual_is_of_class);
         Ok(Self { spec: *spec, dimension: family.dimension(), of_class, scale: OwnUnits::of(spec, job)?, kind })
     }
 
