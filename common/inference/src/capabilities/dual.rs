@@ -7,10 +7,10 @@
 
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_models::predictor::{Predicted, Predictor, Statistics};
+use dp_pvi_models::predictor::{Predictor, Statistics};
 use nalgebra::{DMatrix, DVector};
 
-use crate::capabilities::glm::{statistics_of, weighted};
+use crate::capabilities::glm::{density_of, statistics_of};
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Iterations of either set of equations; a handful suffice.
@@ -111,19 +111,17 @@ fn few(
     let mut fitted = precision.to_vec();
     let mut s2: Vec<f64> = projected.iter().map(|p| p.1).collect();
     let mut u = DVector::zeros(n);
-    let predicted = |a: &DVector<f64>, s2: &[f64]| -> Vec<Predicted> {
-        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| Predicted::new((*a + record.offset, *s2), record.target)).collect()
-    };
     let statistics = |a: &DVector<f64>, s2: &[f64]| -> Vec<Statistics> {
-        let mut predicted = predicted(a, s2);
-        model.statistics_of_many(&mut predicted);
-        records.iter().zip(&predicted).map(|(record, at)| weighted(*record, at.statistics)).collect()
+        records.iter().zip(s2).zip(a.iter()).map(|((record, s2), a)| statistics_of(model, *record, *a + record.offset, *s2)).collect()
     };
     for _ in 0..ITERATIONS {
         let bound = |u: &DVector<f64>, gu: &DVector<f64>| {
-            let mut densities = Vec::with_capacity(n);
-            model.densities_of_many(&predicted(&(&start + gu), &s2), &mut densities);
-            let fit: f64 = records.iter().zip(&densities).map(|(record, density)| record.extra.weight * density).sum();
+            let fit: f64 = records
+                .iter()
+                .zip(&s2)
+                .enumerate()
+                .map(|(i, (record, s2))| density_of(model, *record, start[i] + gu[i] + record.offset, *s2))
+                .sum();
             weight * fit - 0.5 * u.dot(gu)
         };
         let mut gu = &gram * &u;

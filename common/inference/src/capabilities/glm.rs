@@ -25,7 +25,7 @@ pub(crate) fn statistics_of(model: &dyn Predictor, record: RecordView<'_>, mean:
 /// Statistics of one record, times its weight.
 #[inline]
 #[must_use]
-pub(crate) fn weighted(record: RecordView<'_>, Statistics { residual, curvature }: Statistics) -> Statistics {
+fn weighted(record: RecordView<'_>, Statistics { residual, curvature }: Statistics) -> Statistics {
     let weight = record.extra.weight;
     Statistics { residual: weight * residual, curvature: weight * curvature }
 }
@@ -140,7 +140,7 @@ const CHUNK: usize = 256;
 /// Hands over the finite records of a table in order, with their predictors at q.
 fn in_chunks<'t>(table: &'t RecordTable, q: &Standard, mut take: impl FnMut(&[RecordView<'t>], &mut [Predicted])) {
     let mut finite = table.records().filter(RecordView::is_finite);
-    let (mut records, mut predicted) = (Vec::with_capacity(CHUNK), Vec::with_capacity(CHUNK));
+    let (mut records, mut predicted) = (Vec::new(), Vec::new());
     loop {
         records.clear();
         records.extend(finite.by_ref().take(CHUNK));
