@@ -31,7 +31,7 @@ pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &
         };
         for group in groups {
             let players: Vec<Player<'_>> = group.iter().map(|&at| Player { share: shares[at], carried: &carried[at] }).collect();
-            let sent = task.rehearse(visit, &state, &mut Stage { rows, predictor, players: &players, draws })?;
+            let sent = task.rehearse(visit, &state, &mut Stage { rows, predictor: predictor.as_ref(), players: &players, draws })?;
             let sum = match sent {
                 Sent::Sum(sum) => sum,
                 Sent::Changes(changes) => {
@@ -66,7 +66,7 @@ pub fn unprotected(task: &ResolvedTask, rows: &Rows, start: &[f64]) -> Option<Ga
     let mut matrix = &prior + rows.gram(|_| 1.0) * predictor.statistics(0.0, 0.0, 0.0).curvature.min(1.0);
     let mut q = packed(task, &mean, &matrix)?;
     for _ in 0..STEPS {
-        let sums = rows.sums(predictor, q.standard(), |_, statistics, _| statistics);
+        let sums = rows.sums(predictor.as_ref(), q.standard(), |_, statistics, _| statistics);
         matrix = &prior + sums.second;
         let slope = sums.first + (&prior_mean - &mean).component_mul(&prior_precision);
         let step = Cholesky::new(matrix.clone())?.solve(&slope);

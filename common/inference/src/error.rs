@@ -13,6 +13,12 @@ pub enum InferenceError {
     /// The task combines a model with an update that the model cannot serve.
     #[error("{0} needs {1}, which the task's model does not offer: choose another update or another model")]
     Capability(&'static str, &'static str),
+    /// The task's model sums records by itself, and its private half is not registered.
+    #[error(
+        "this program cannot compute {0}: its author returns a likelihood from ModelRules::likelihood, or registers a PrivateHalf with \
+         dp_pvi_inference::models::register"
+    )]
+    Model(&'static str),
     /// The task's numbers are not usable.
     #[error(transparent)]
     Task(#[from] TaskError),

@@ -8,6 +8,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, Epsilon, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate};
 use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_posterior::models::robust_regression::Student;
 use dp_pvi_posterior::models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::{
     Approximation, DpOptimisationSpec, ENGINE, ModelSpec, Optimizer, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
@@ -21,7 +22,8 @@ use rand_core::Rng;
 use serde_json::Value;
 
 use crate::capabilities::Model;
-use crate::capabilities::glm::{self, LinearPredictor};
+use crate::capabilities::glm;
+use crate::capabilities::predictor::PredictorModel;
 use crate::gamma::GammaRegression;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::{RecordTable, RecordView};
@@ -73,7 +75,6 @@ pub(crate) fn register_guests() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         dp_pvi_models::register::<GammaRegression>().unwrap();
-        crate::models::register::<GammaRegression>().unwrap();
     });
 }
 
@@ -259,20 +260,23 @@ pub(crate) fn close(found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// Residual and curvature by finite differences of the expected log density, at points (mean, variance, target).
-pub(crate) fn check_derivatives(model: &impl LinearPredictor, points: &[(f64, f64, f64)]) {
-    const H: f64 = 1e-5;
-    for &(mean, variance, target) in points {
-        let f = |a: f64, v: f64| model.expected_log_density(a, v, target);
-        let at = model.statistics(mean, variance, target);
-        let residual = (f(mean + H, variance) - f(mean - H, variance)) / (2.0 * H);
-        let curvature = -(f(mean, variance + H) - f(mean, variance - H)) / H;
-        assert!((residual - at.residual).abs() < 1e-7 && (curvature - at.curvature).abs() < 1e-7, "{residual} {curvature} {at:?}");
-    }
+/// The engines of logistic regression.
+pub(crate) fn logistic() -> PredictorModel {
+    PredictorModel::of(logistic_regression::LogisticRegression {})
+}
+
+/// The engines of linear regression.
+pub(crate) fn linear(noise_sd: f64) -> PredictorModel {
+    PredictorModel::of(linear_regression::LinearRegression { noise_sd })
+}
+
+/// The engines of robust regression.
+pub(crate) fn robust(degrees_of_freedom: f64, scale: f64) -> PredictorModel {
+    PredictorModel::of(Student::new(degrees_of_freedom, scale))
 }
 
 /// At what the exact fit calls the optimum, the bound's derivatives vanish: μ = Λ0⁻¹ Σ r x and Λ = Λ0 + Σ c x∘x (or Σ c xxᵀ).
-pub(crate) fn check_optimum(model: &(impl LinearPredictor + Model), targets: impl Fn(f64) -> f64) {
+pub(crate) fn check_optimum(model: &PredictorModel, targets: impl Fn(f64) -> f64) {
     let mut raw = random_units(5, 150, 3);
     raw.iter_mut().flatten().for_each(|(_, target)| *target = targets(*target));
     let data = table(3, &raw);
@@ -281,13 +285,13 @@ pub(crate) fn check_optimum(model: &(impl LinearPredictor + Model), targets: imp
         let q = model.local_optimum().unwrap().local_optimum(&data, &prior, &prior).unwrap();
         let (slope, curvature) = glm::sums(&data, |record| {
             let (a, s2) = q.standard().project(record.indices, record.values);
-            model.statistics(a, s2, record.target)
+            model.0.statistics(a, s2, record.target)
         });
         q.standard().mean().iter().zip(slope.iter()).for_each(|(mean, slope)| assert!((mean - slope).abs() < 1e-7, "{mean} {slope}"));
         // The packed order begins with the first diagonal entry in either family.
         assert!((q.natural()[3] - 1.0 - curvature[(0, 0)]).abs() < 1e-7 * curvature[(0, 0)]);
         let elsewhere = Gaussian::from_natural(family, q.natural().iter().map(|v| 1.01 * v).collect()).unwrap();
-        let bound = |q: &Gaussian| glm::total(model, &data, q) - q.kl(&prior);
+        let bound = |q: &Gaussian| glm::total(model.0.as_ref(), &data, q) - q.kl(&prior);
         assert!(bound(&q) > bound(&elsewhere));
     }
 }

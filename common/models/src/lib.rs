@@ -2,14 +2,16 @@
 //!
 //! [`effects`] reads the coefficients of any model that has some, in the units that people use.
 //!
-//! To add a model, write a room here, its line in the registry, and the room of the same name with its line in `dp-pvi-inference`. A model may
-//! also stand in a crate of its own, which calls [`register`] before it reads a task.
+//! To add a model, write a room here and its line in the registry. A model may also stand in a crate of its own, which calls [`register`] before it reads
+//! a task. Where it says its [`Likelihood`](likelihood::Likelihood), `dp-pvi-inference` works on its records; where it sums them by itself, it has a room of the
+//! same name there.
 
 pub mod effects;
 pub mod expected;
 pub mod gaussian_mixture;
 pub mod latent_dirichlet;
 pub mod level;
+pub mod likelihood;
 pub mod linear_regression;
 pub mod logistic_regression;
 pub mod many_rows;
@@ -37,9 +39,10 @@ pub mod weibull_regression;
 use std::fmt::Display;
 use std::sync::Arc;
 
-pub use model::{ModelEntry, ModelFamily, ModelSpec, PublicHalf};
+pub use model::{ModelEntry, ModelFamily, ModelOptions, ModelSpec};
 
 use crate::latent_dirichlet::LatentDirichletSpec;
+use crate::likelihood::Likelihood;
 use crate::many_rows::ManyRows;
 use crate::model::Entry;
 use crate::prediction::{Law, Outcome};
@@ -60,6 +63,9 @@ pub trait ModelRules: Display {
     /// # Errors
     /// What is refused, in words.
     fn check(&self, schema: &Schema) -> Result<(), TaskError>;
+
+    /// What a record enters by. All that works on records follows from it: fits, gradients, moments, weights, offsets, forecasts, noise-aware intervals.
+    fn likelihood(&self) -> Likelihood;
 
     /// What the posterior says of a row.
     ///
@@ -116,18 +122,16 @@ pub trait ModelRules: Display {
         None
     }
 
-    /// What the tilted moments of a record are over, where expectation propagation can compute them.
+    /// What the tilted moments of a record are over, where expectation propagation can compute them. Default: as the likelihood of a predictor says.
     fn tilted(&self) -> Option<TiltedForm> {
-        None
+        match self.likelihood() {
+            Likelihood::Predictor(predictor) => predictor.tilted().map(|_| TiltedForm::Predictor),
+            Likelihood::Rows(_) | Likelihood::Own => None,
+        }
     }
 
     /// The expected sufficient statistics of a record, where the model has any.
     fn statistics(&self) -> Option<StatisticsForm> {
-        None
-    }
-
-    /// The mixture, where expectation maximisation has its closed-form step.
-    fn mixture(&self) -> Option<MixtureForm> {
         None
     }
 
@@ -151,34 +155,14 @@ pub trait ModelRules: Display {
         PrecisionFloor::LogConcave
     }
 
-    /// Whether a record enters only through its linear predictor xᵀθ.
-    fn is_linear(&self) -> bool {
-        false
-    }
-
     /// What the linear predictor is measured in, where a coefficient is an effect that people can read.
     fn predictor_scale(&self) -> Option<PredictorScale> {
         None
     }
 
-    /// The derivatives of its expected log density, where a record enters only through its linear predictor and they are public mathematics.
-    fn predictor(&self) -> Option<&dyn Predictor> {
-        None
-    }
-
-    /// The rows that a record becomes, where it has several linear predictors.
-    fn many_rows(&self) -> Option<&dyn ManyRows> {
-        None
-    }
-
-    /// Whether records can be weighted by what they would add with the other one of two classes.
-    fn has_two_classes(&self) -> bool {
-        self.is_linear() && self.classes() == Some(2) && self.many_rows().is_none()
-    }
-
     /// Whether an offset of the formula is added to the linear predictor. Default: where there is one predictor.
     fn takes_offsets(&self) -> bool {
-        self.predictor().is_some()
+        matches!(self.likelihood(), Likelihood::Predictor(_))
     }
 
     /// Standard deviation of an outcome on the scale of the linear predictor: what a difference between sites is compared with. Default: 2, that of a
@@ -196,17 +180,6 @@ pub trait ModelRules: Display {
     fn with_scale(&self, scale: f64) -> Option<ModelSpec> {
         let _ = scale;
         None
-    }
-
-    /// The information of an observation over its curvature, where the model is right: what residuals change by with the predictor, and their variance. Below 1
-    /// where the curvature is that of a bound of the expected log density. Default: 1, as Bonnet's and Price's theorems have it.
-    fn information_share(&self) -> f64 {
-        1.0
-    }
-
-    /// Whether the residual is the class minus its probability: with the other of two classes it differs by exactly 1.
-    fn residual_is_of_class(&self) -> bool {
-        false
     }
 
     /// Public bounds of the residual and the curvature of a linear predictor, if there are any.
@@ -242,6 +215,38 @@ pub trait ModelRules: Display {
     fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
         let _ = ranges;
         None
+    }
+}
+
+impl dyn ModelRules + '_ {
+    /// Whether a record enters through linear predictors.
+    #[must_use]
+    pub fn is_linear(&self) -> bool {
+        !matches!(self.likelihood(), Likelihood::Own)
+    }
+
+    /// The likelihood, where a record has one linear predictor.
+    #[must_use]
+    pub fn predictor(&self) -> Option<Arc<dyn Predictor>> {
+        if let Likelihood::Predictor(predictor) = self.likelihood() { Some(predictor) } else { None }
+    }
+
+    /// Whether records can be weighted by what they would add with the other one of two classes.
+    #[must_use]
+    pub fn has_two_classes(&self) -> bool {
+        self.classes() == Some(2) && self.predictor().is_some()
+    }
+
+    /// The mixture, where expectation maximisation has its closed-form step.
+    #[must_use]
+    pub fn mixture(&self) -> Option<MixtureForm> {
+        if let Some(TiltedForm::Mixture(form)) = self.tilted() { Some(form) } else { None }
+    }
+
+    /// The likelihood, where a record becomes several rows.
+    #[must_use]
+    pub fn many_rows(&self) -> Option<Arc<dyn ManyRows>> {
+        if let Likelihood::Rows(rows) = self.likelihood() { Some(rows) } else { None }
     }
 }
 
@@ -390,11 +395,11 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<sigmoid_belief::SigmoidBeliefSpec>(),
 ];
 
-/// Adds the public half of a model of another crate; its private half is registered in `dp-pvi-inference`.
+/// Adds a model of another crate. One that sums records by itself ([`Likelihood::Own`]) registers its private half in `dp-pvi-inference`, too.
 ///
 /// # Errors
 /// The name is taken, or is none.
-pub fn register<T: PublicHalf>() -> Result<(), RegisterError> {
+pub fn register<T: ModelOptions>() -> Result<(), RegisterError> {
     MODELS.add(T::ENTRY)
 }
 

@@ -15,11 +15,11 @@ use crate::spec::check::invalid;
 use crate::{MODELS, ModelRules};
 use dp_pvi_numerics::floor::PrecisionFloor;
 
-/// The public half of a model: its options in a resolved task, where every number is explicit, and what they say by [`ModelRules`].
+/// A model: its options in a resolved task, where every number is explicit, and what they say by [`ModelRules`].
 ///
 /// In a document they stand beside `family`, in the order in which the type's `Serialize` writes them. The type refuses keys that it does not know
 /// (`#[serde(deny_unknown_fields)]`).
-pub trait PublicHalf: ModelRules + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait ModelOptions: ModelRules + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Its name in `task.toml` and in a document.
     const NAME: &'static str;
 
@@ -50,7 +50,7 @@ trait Erased: ModelRules + Debug + Send + Sync {
     fn fields(&self) -> &dyn erased_serde::Serialize;
 }
 
-impl<T: PublicHalf> Erased for T {
+impl<T: ModelOptions> Erased for T {
     fn name(&self) -> &'static str {
         T::NAME
     }
@@ -72,7 +72,7 @@ impl<T: PublicHalf> Erased for T {
     }
 }
 
-impl<T: PublicHalf> From<T> for ModelSpec {
+impl<T: ModelOptions> From<T> for ModelSpec {
     fn from(options: T) -> Self {
         Self(Arc::new(options))
     }
@@ -91,9 +91,9 @@ impl ModelSpec {
         self.0.rules()
     }
 
-    /// The options, if they are of this type. For the private half of the same model; everybody else asks [`Self::rules`].
+    /// The options, if they are of this type. For the private half of a model that sums records by itself; everybody else asks [`Self::rules`].
     #[must_use]
-    pub fn options<T: PublicHalf>(&self) -> Option<&T> {
+    pub fn options<T: ModelOptions>(&self) -> Option<&T> {
         self.0.any().downcast_ref()
     }
 
@@ -187,9 +187,9 @@ pub struct ModelEntry {
 }
 
 impl ModelEntry {
-    /// Of a public half.
+    /// Of a model.
     #[must_use]
-    pub const fn of<T: PublicHalf>() -> Self {
+    pub const fn of<T: ModelOptions>() -> Self {
         Self { name: T::NAME, help: T::HELP, resolve: resolve::<T>, read: read::<T> }
     }
 
@@ -206,21 +206,21 @@ impl Named for ModelEntry {
     }
 }
 
-/// The entry of a public half, which lives as long as the program.
-pub(crate) trait Entry: PublicHalf {
+/// The entry of a model, which lives as long as the program.
+pub(crate) trait Entry: ModelOptions {
     const ENTRY: &'static ModelEntry = &ModelEntry::of::<Self>();
 }
 
-impl<T: PublicHalf> Entry for T {}
+impl<T: ModelOptions> Entry for T {}
 
-fn resolve<T: PublicHalf>(table: &toml::Table) -> Result<ModelSpec, TaskError> {
+fn resolve<T: ModelOptions>(table: &toml::Table) -> Result<ModelSpec, TaskError> {
     match table.clone().try_into() {
         Ok(written) => T::explicit(written).map(ModelSpec::from),
         Err(error) => invalid(&format!("[model] family = \"{}\": {}", T::NAME, error.to_string().trim_end())),
     }
 }
 
-fn read<T: PublicHalf>(options: Fields) -> Result<ModelSpec, serde_json::Error> {
+fn read<T: ModelOptions>(options: Fields) -> Result<ModelSpec, serde_json::Error> {
     T::deserialize(MapDeserializer::new(options.into_iter())).map(ModelSpec::from)
 }
 

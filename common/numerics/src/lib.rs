@@ -19,5 +19,6 @@ pub mod simplex;
 pub mod softmax_mean;
 pub mod start;
 pub mod student;
+pub mod tilted;
 pub mod tilted_softmax;
 pub mod uncertain_curvature;

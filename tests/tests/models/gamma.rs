@@ -4,17 +4,14 @@ use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
 use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_expfam::special::ln_gamma;
-use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, LogConcave, Statistics};
-use dp_pvi_inference::capabilities::{Gradients, LocalOptimum, Model};
-use dp_pvi_inference::models::PrivateHalf;
+use dp_pvi_models::likelihood::Likelihood;
 use dp_pvi_models::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
+use dp_pvi_models::predictor::{Predictor, Shape, Statistics};
 use dp_pvi_models::spec::TaskError;
 use dp_pvi_models::spec::check::{positive, require};
-use dp_pvi_models::{ModelRules, PublicHalf};
+use dp_pvi_models::{ModelOptions, ModelRules};
 use dp_pvi_numerics::count::log_mass;
-use dp_pvi_records::RecordView;
 use dp_pvi_schema::{LabelKind, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +31,7 @@ pub(crate) struct Written {
     shape: Option<f64>,
 }
 
-impl PublicHalf for GammaRegression {
+impl ModelOptions for GammaRegression {
     const NAME: &'static str = "gamma-regression";
     const HELP: &'static str = "a positive number, whose logarithm is linear in the features";
     type Written = Written;
@@ -57,12 +54,36 @@ impl ModelRules for GammaRegression {
         )
     }
 
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(*self)
+    }
+
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         Ok(of_predictor(outcome, GammaLaw { shape: self.shape }))
     }
+}
 
-    fn is_linear(&self) -> bool {
-        true
+/// The likelihood: what one record contributes.
+impl Predictor for GammaRegression {
+    /// With m = y exp(−a + s²/2): r = k (m − 1) and c = k m.
+    fn statistics(&self, a: f64, s2: f64, y: f64) -> Statistics {
+        let m = y * (0.5 * s2 - a).exp();
+        Statistics { residual: self.shape * (m - 1.0), curvature: self.shape * m }
+    }
+
+    /// f = k ln k − ln Γ(k) + (k − 1) ln y − k a − k m.
+    fn expected_log_density(&self, a: f64, s2: f64, y: f64) -> f64 {
+        let k = self.shape;
+        k * k.ln() - ln_gamma(k) + (k - 1.0) * y.ln() - k * a - k * y * (0.5 * s2 - a).exp()
+    }
+
+    /// At an optimum m is about 1.
+    fn typical_curvature(&self, _y: f64) -> f64 {
+        self.shape
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::LogConcave
     }
 }
 
@@ -90,56 +111,5 @@ impl PredictorLaw for GammaLaw {
     /// As a function of −z, the density of y is the probability of the count k at rate k y e^(−z), times k/y.
     fn log_density(&self, a: f64, s2: f64, y: f64) -> f64 {
         log_mass(self.shape, (self.shape * y).ln() - a, s2) + (self.shape / y).ln()
-    }
-}
-
-/// The private half: what one record contributes.
-#[derive(Debug, Clone, Copy)]
-struct Gamma {
-    shape: f64,
-}
-
-impl LinearPredictor for Gamma {
-    /// With m = y exp(−a + s²/2): r = k (m − 1) and c = k m.
-    fn statistics(&self, a: f64, s2: f64, y: f64) -> Statistics {
-        let m = y * (0.5 * s2 - a).exp();
-        Statistics { residual: self.shape * (m - 1.0), curvature: self.shape * m }
-    }
-
-    /// f = k ln k − ln Γ(k) + (k − 1) ln y − k a − k m.
-    fn expected_log_density(&self, a: f64, s2: f64, y: f64) -> f64 {
-        let k = self.shape;
-        k * k.ln() - ln_gamma(k) + (k - 1.0) * y.ln() - k * a - k * y * (0.5 * s2 - a).exp()
-    }
-
-    /// At an optimum m is about 1.
-    fn typical_curvature(&self, _y: f64) -> f64 {
-        self.shape
-    }
-}
-
-impl LogConcave for Gamma {}
-
-impl Model for Gamma {
-    fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
-        glm::expected_log_likelihood(self, record, q)
-    }
-
-    fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
-        Some(self)
-    }
-
-    fn gradients(&self) -> Option<&dyn Gradients> {
-        Some(self)
-    }
-
-    fn local_optimum(&self) -> Option<&dyn LocalOptimum> {
-        Some(self)
-    }
-}
-
-impl PrivateHalf for GammaRegression {
-    fn model(&self) -> Box<dyn Model> {
-        Box::new(Gamma { shape: self.shape })
     }
 }

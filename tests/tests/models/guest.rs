@@ -8,17 +8,19 @@ use std::sync::Once;
 use dp_pvi_client::commands::predict::{Basis, predict};
 use dp_pvi_client::output::{Format, Output};
 use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_forecast::{Effort, forecast, rounds};
 use dp_pvi_inference::capabilities::Model;
-use dp_pvi_inference::models::{self as private, PrivateHalf};
+use dp_pvi_inference::models::{self as private, PrivateHalf, from_spec};
 use dp_pvi_models::registry::RegisterError;
 use dp_pvi_models::{self as public, ModelFamily, ModelSpec};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_reading::document::{PosteriorDocument, Which};
 use dp_pvi_reading::metrics::evaluate;
+use dp_pvi_reading::noise_aware::of_run;
 use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
 use dp_pvi_reading::summary::Level;
-use dp_pvi_tests::memory::posterior;
+use dp_pvi_tests::memory;
 
 use super::gamma::GammaRegression;
 
@@ -55,7 +57,6 @@ fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         public::register::<GammaRegression>().unwrap();
-        private::register::<GammaRegression>().unwrap();
     });
 }
 
@@ -65,17 +66,22 @@ fn spec(options: &str) -> ModelSpec {
 }
 
 fn model(spec: &ModelSpec) -> Box<dyn Model> {
-    spec.options::<GammaRegression>().unwrap().model()
+    from_spec(spec).unwrap()
 }
 
-fn task(model: &str, pvi: &str, privacy: &str) -> Result<ResolvedTask, String> {
+const CONTEXT: ResolveContext<'_> = ResolveContext { name: "guest", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };
+
+fn raw(model: &str, pvi: &str, privacy: &str) -> Result<RawTask, String> {
     install();
     let text = format!(
         "name = \"guest\"\n[model]\nfamily = \"gamma-regression\"\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\n\
          unit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}"
     );
-    let context = ResolveContext { name: "guest", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };
-    RawTask::parse(&text).and_then(|raw| raw.resolve(SCHEMA, context)).map_err(|error| error.to_string())
+    RawTask::parse(&text).map_err(|error| error.to_string())
+}
+
+fn task(model: &str, pvi: &str, privacy: &str) -> Result<ResolvedTask, String> {
+    raw(model, pvi, privacy)?.resolve(SCHEMA, CONTEXT).map_err(|error| error.to_string())
 }
 
 /// Uniform numbers in (0, 1], the same everywhere.
@@ -113,7 +119,7 @@ fn sites(folder: &tempfile::TempDir) -> (Vec<(String, PathBuf)>, PathBuf) {
 }
 
 fn run(task: &ResolvedTask, sites: &[(String, PathBuf)]) -> Vec<f64> {
-    posterior(task, sites.iter().map(|(name, file)| (name.as_str(), file.as_path())))
+    memory::posterior(task, sites.iter().map(|(name, file)| (name.as_str(), file.as_path())))
 }
 
 #[test]
@@ -121,13 +127,9 @@ fn a_guest_is_registered_once_and_under_a_name_of_its_own() {
     install();
     assert!(public::registered().any(|(name, help)| name == "gamma-regression" && !help.is_empty()));
     assert_eq!(public::register::<GammaRegression>(), Err(RegisterError::Duplicate("gamma-regression")));
-    assert!(private::register::<GammaRegression>().is_err());
     // Another test may have run a visit already.
-    let taken = private::register::<public::poisson_regression::PoissonRegression>();
-    assert!(
-        matches!(taken, Err(RegisterError::Duplicate(name) | RegisterError::Sealed(name)) if name == "poisson-regression"),
-        "{taken:?}"
-    );
+    let taken = private::register::<public::gaussian_mixture::GaussianMixture>();
+    assert!(matches!(taken, Err(RegisterError::Duplicate(name) | RegisterError::Sealed(name)) if name == "gaussian-mixture"), "{taken:?}");
 }
 
 #[test]
@@ -211,6 +213,9 @@ fn a_federation_without_noise_ends_at_the_optimum_of_all_records() {
     // Visits have run: nothing that touches records can leave a trace in a registry any more.
     assert_eq!(public::register::<Late>(), Err(RegisterError::Sealed("late")));
     assert_eq!(private::register::<Late>(), Err(RegisterError::Sealed("late")));
+    // A model that sums records by itself and has no private half is refused with what to write.
+    let error = from_spec(&ModelSpec::from(Late {})).err().unwrap().to_string();
+    assert!(error.contains("ModelRules::likelihood") && error.contains("models::register"), "{error}");
 }
 
 /// A private run, its file, its metrics, and the client's predictions from it.
@@ -247,6 +252,83 @@ fn a_private_run_leaves_a_posterior_that_predicts() {
     assert!(means.len() == 300 && means.iter().all(|mean| *mean > 0.0 && *mean < 20.0), "{means:?}");
 }
 
+/// A formula over records with a time under observation, to which y is proportional. Those with weight 0 are of another kind.
+#[test]
+fn a_guests_offsets_and_weights_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut uniform = Uniform(5);
+    let sites: Vec<(String, PathBuf)> = (1..=3)
+        .map(|m| {
+            let mut text = String::from("x0,x1,days,w,y\n");
+            for line in records(m, 300).lines().skip(1) {
+                let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+                let (days, strange) = (1.0 + 40.0 * uniform.next(), uniform.next() < 0.3);
+                let (weight, factor) = if strange { (0, 50.0) } else { (1, 1.0) };
+                writeln!(text, "{},{},{days},{weight},{}", cells[0], cells[1], factor * days * cells[2]).unwrap();
+            }
+            let path = folder.path().join(format!("site-{m}.csv"));
+            write(&path, text).unwrap();
+            (format!("site-{m}"), path)
+        })
+        .collect();
+    let column = |name: &str, lower: i32, upper: i32| {
+        format!("[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = {lower}\nupper = {upper}\ncentre = 0\nscale = 1\n")
+    };
+    let columns = column("x0", -1, 1) + &column("x1", -1, 1) + &column("days", 1, 90) + &column("w", 0, 2);
+    let schema =
+        format!("version = 2\n[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = 0.001\nupper = 100000\ncentre = 0\nscale = 1\n{columns}");
+    let model = "shape = 4.0\napproximation = \"full-covariance\"\nformula = \"y ~ x0 + x1 + offset(log(days))\"\nweights = \"w\"";
+    let raw = raw(model, "schedule = \"sequential\"\nsweeps = 12\nupdate = \"pvi\"", "").unwrap();
+    let task = raw.resolve(&schema, CONTEXT).unwrap();
+    let lambda = run(&task, &sites);
+    let q = Gaussian::from_natural(task.family(), lambda).unwrap();
+    for (mean, truth) in q.standard().mean().iter().zip([0.0, TRUTH[0], TRUTH[1]]) {
+        assert!((mean - truth).abs() < 0.15, "{mean} {truth}");
+    }
+}
+
+const NATURAL: &str = "schedule = \"synchronous\"\nupdate = \"natural-gradient\"\nresidual_bound = 8.0\ncurvature_bound = 12.0\n";
+const FULL: &str = "shape = 4.0\napproximation = \"full-covariance\"";
+
+#[test]
+fn a_guests_run_has_noise_aware_intervals() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sites, _) = sites(&folder);
+    let task = task(FULL, &format!("{NATURAL}rounds = 8"), "epsilon = 20.0").unwrap();
+    let (lambda, history) = memory::run(&task, sites.iter().map(|(name, file)| (name.as_str(), file.as_path())));
+    let aware = of_run(&task, &history).unwrap();
+    let [plain, aware] = [lambda, aware.natural_parameters].map(|natural| Gaussian::from_natural(task.family(), natural).unwrap());
+    for (j, truth) in TRUTH.iter().enumerate() {
+        let (mean, sd) = (aware.standard().mean()[j], aware.standard().variances()[j].sqrt());
+        assert!((mean - truth).abs() < 3.0 * sd && sd > plain.standard().variances()[j].sqrt(), "{mean} {sd} {truth}");
+    }
+}
+
+#[test]
+fn a_guest_is_forecast_and_its_rounds_are_chosen() {
+    let written = task(FULL, &format!("{NATURAL}rounds = 8"), "epsilon = 20.0").unwrap();
+    let effort = Effort { worlds: 6, rows: 200 };
+    let forecast = forecast(&written, &[300; 3], effort).unwrap();
+    let names: Vec<&str> = forecast.coefficients.iter().map(|coefficient| coefficient.name.as_str()).collect();
+    assert_eq!(names, ["x0", "x1"]);
+    for coefficient in &forecast.coefficients {
+        assert!(coefficient.unprotected > 0.0 && coefficient.width.high > coefficient.unprotected, "{coefficient:?}");
+    }
+    let auto = raw(FULL, &format!("{NATURAL}rounds = \"auto\"\nexpected_units = 300"), "epsilon = 20.0").unwrap();
+    let chosen = rounds::resolve(&auto, SCHEMA, CONTEXT).unwrap();
+    assert!(chosen.tried.iter().any(|candidate| candidate.rounds == chosen.task.visits()), "{:?}", chosen.tried);
+    assert_eq!(chosen.task.model, written.model);
+}
+
+/// A capability that it does not write is refused with what it would have to write.
+#[test]
+fn what_a_guest_does_not_offer_is_refused_by_name() {
+    let moments = task("", "schedule = \"synchronous\"\nrounds = 2\nupdate = \"sep\"\nrecords = 40", "epsilon = 1.0").unwrap_err();
+    assert!(moments.contains("Predictor::tilted"), "{moments}");
+    let bounds = task("", "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"", "epsilon = 1.0").unwrap_err();
+    assert!(bounds.contains("residual_bound"), "{bounds}");
+}
+
 /// A second guest, which comes when the first visit has run.
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Late {}
@@ -262,6 +344,10 @@ impl public::ModelRules for Late {
         Ok(())
     }
 
+    fn likelihood(&self) -> public::likelihood::Likelihood {
+        public::likelihood::Likelihood::Own
+    }
+
     fn law(
         &self,
         _: &public::prediction::Outcome<'_>,
@@ -270,7 +356,7 @@ impl public::ModelRules for Late {
     }
 }
 
-impl public::PublicHalf for Late {
+impl public::ModelOptions for Late {
     const NAME: &'static str = "late";
     const HELP: &'static str = "nothing";
     type Written = Self;

@@ -1,11 +1,12 @@
 //! `ep`: fixed points of expectation propagation and of its shared-factor form, and the derivatives of one-dimensional normalisers.
 
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_inference::capabilities::tilted::{MomentMatching, PredictorMatching, TiltedPredictor, rank_one};
+use dp_pvi_inference::capabilities::tilted::{MomentMatching, PredictorMatching, rank_one};
 use dp_pvi_inference::methods::propagation::{Factors, Shared};
-use dp_pvi_inference::models::logistic_regression::LogisticRegression;
-use dp_pvi_inference::models::probit_regression::Probit;
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::models::logistic_regression::LogisticRegression;
+use dp_pvi_posterior::models::predictor::TiltedPredictor;
+use dp_pvi_posterior::models::probit_regression::ProbitRegression;
 
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
 
@@ -65,17 +66,17 @@ fn full(root: &Node<'_>, node: &Node<'_>, model: impl TiltedPredictor + Clone + 
 }
 
 pub(crate) fn probit_full(root: &Node<'_>, node: &Node<'_>) -> Outcome {
-    full(root, node, Probit)
+    full(root, node, ProbitRegression {})
 }
 
 pub(crate) fn logit_full(root: &Node<'_>, node: &Node<'_>) -> Outcome {
-    full(root, node, LogisticRegression)
+    full(root, node, LogisticRegression {})
 }
 
 pub(crate) fn probit_mean_field(root: &Node<'_>, node: &Node<'_>) -> Outcome {
     let problem = Problem::read(root)?;
     let family = problem.family(false);
-    let (_, q) = fixed_point(&problem, &PredictorMatching { model: Probit, family }, family, 0.5)?;
+    let (_, q) = fixed_point(&problem, &PredictorMatching { model: ProbitRegression {}, family }, family, 0.5)?;
     node.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
     node.key_equals("var", q.standard().variances(), FIXED_POINT)
 }
@@ -85,7 +86,7 @@ pub(crate) fn probit_sep(root: &Node<'_>, node: &Node<'_>) -> Outcome {
     let family = problem.family(false);
     let prior = family.isotropic(0.0, 1.0);
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
-    let mut sep = Shared::new(&PredictorMatching { model: Probit, family }, prior.clone(), prior, problem.rows.len() as f64);
+    let mut sep = Shared::new(&PredictorMatching { model: ProbitRegression {}, family }, prior.clone(), prior, problem.rows.len() as f64);
     let rounds = (0..SWEEPS).find(|_| sep.batch(problem.table.records(), 0.2).change < STILL);
     rounds.ok_or("the shared factor does not come to rest")?;
     let q = Gaussian::from_natural(family, sep.lambda.clone()).map_err(message)?;
@@ -99,7 +100,7 @@ pub(crate) fn probit_sep(root: &Node<'_>, node: &Node<'_>) -> Outcome {
 pub(crate) fn tilted_examples(_: &Node<'_>, node: &Node<'_>) -> Outcome {
     for example in node.list()? {
         let (a, s2, y) = (example.get("a")?.number()?, example.get("s2")?.number()?, example.get("y")?.number()?);
-        for (key, tilted) in [("probit", Probit.tilted(a, s2, y)), ("logit", LogisticRegression.tilted(a, s2, y))] {
+        for (key, tilted) in [("probit", ProbitRegression {}.tilted(a, s2, y)), ("logit", LogisticRegression {}.tilted(a, s2, y))] {
             example.key_equals(key, [tilted.log_normaliser, tilted.slope, tilted.curvature], CLOSED_FORM)?;
         }
     }

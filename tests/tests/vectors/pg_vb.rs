@@ -1,8 +1,8 @@
 //! `pg_vb`: variational Bayes with Pólya–Gamma augmentation on the data and prior of `logreg`.
 
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_inference::capabilities::statistics::polya_gamma::{Blocks, LogisticStatistics, total_bound};
 use dp_pvi_inference::capabilities::statistics::total;
-use dp_pvi_inference::models::logistic_regression::polya_gamma::{Blocks, LogisticStatistics, total_bound};
 use dp_pvi_posterior::numerics::polya_gamma::{m_step, mean};
 
 use super::federation::table;

@@ -57,7 +57,7 @@ fn run(task: &ResolvedTask, third: Third) -> Vec<f64> {
     let two = [Player { share: 0.5, carried: &[] }, Player { share: 0.5, carried: &[] }];
     let one = [Player { share: 1.0, carried: &[] }];
     let sent = |visit: u32, state: &[f64], rows: &Rows, players: &[Player<'_>], draws: &mut Draws| match task
-        .rehearse(visit, state, &mut Stage { rows, predictor, players, draws })
+        .rehearse(visit, state, &mut Stage { rows, predictor: predictor.as_ref(), players, draws })
         .unwrap()
     {
         Sent::Sum(sum) => sum,

@@ -7,9 +7,10 @@
 
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_models::predictor::{Predictor, Statistics};
 use nalgebra::{DMatrix, DVector};
 
-use crate::capabilities::glm::{LinearPredictor, Statistics, density_of, statistics_of};
+use crate::capabilities::glm::{density_of, statistics_of};
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Iterations of either set of equations; a handful suffice.
@@ -24,7 +25,7 @@ const SLACK: f64 = 1e-13;
 /// argmax of w Σ E_q log p(record | θ) − KL(q‖cavity) over mean-field q; the cavity must be a mean field. `None`: no record or too many, a number
 /// that is not finite, or a search that did not end; the search over columns takes those.
 pub(crate) fn optimum(
-    model: &impl LinearPredictor,
+    model: &dyn Predictor,
     table: &RecordTable,
     weight: f64,
     tolerance: f64,
@@ -44,7 +45,7 @@ pub(crate) fn optimum(
 /// One record: with g = Σ x_j²/Λ_c,j, a = a_c + w r g and s² = Σ x_j²/(Λ_c,j + w c x_j²). The first equation is increasing in a, so Newton's
 /// steps are kept in a bracket.
 fn single(
-    model: &impl LinearPredictor,
+    model: &dyn Predictor,
     record: RecordView<'_>,
     weight: f64,
     tolerance: f64,
@@ -96,7 +97,7 @@ fn single(
 
 /// Several records.
 fn few(
-    model: &impl LinearPredictor,
+    model: &dyn Predictor,
     records: &[RecordView<'_>],
     weight: f64,
     tolerance: f64,

@@ -1,5 +1,7 @@
 //! Likelihoods in which a record becomes several rows ([`dp_pvi_models::many_rows`]): what methods compute of the rows.
 
+use std::sync::Arc;
+
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_models::many_rows::{Beliefs, ManyRows, Place, PseudoRows, Sparse, diagonal_covariance};
@@ -11,19 +13,19 @@ use super::{Gradients, LocalOptimum, Model};
 use crate::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_records::{RecordTable, RecordView};
 
-/// The private half of a model of many rows.
-#[derive(Debug, Clone)]
-pub struct ManyRowsModel<T>(pub T);
+/// The engines of any likelihood of many rows.
+#[derive(Clone)]
+pub struct ManyRowsModel(pub Arc<dyn ManyRows>);
 
-impl<T: ManyRows> Model for ManyRowsModel<T> {
+impl Model for ManyRowsModel {
     fn expected_log_likelihood(&self, record: RecordView<'_>, q: &Gaussian) -> f64 {
         let mut rows = PseudoRows::default();
-        write(&self.0, record, &Place::at(q.standard()), &mut rows);
+        write(self.0.as_ref(), record, &Place::at(q.standard()), &mut rows);
         rows.expected()
     }
 
     fn many_rows(&self) -> Option<&dyn ManyRows> {
-        Some(&self.0)
+        Some(self.0.as_ref())
     }
 
     fn gradients(&self) -> Option<&dyn Gradients> {
@@ -35,10 +37,10 @@ impl<T: ManyRows> Model for ManyRowsModel<T> {
     }
 }
 
-impl<T: ManyRows> Gradients for ManyRowsModel<T> {
+impl Gradients for ManyRowsModel {
     fn gradient(&self, record: RecordView<'_>, q: &MeanField, term: &mut Term) {
         let mut rows = PseudoRows::default();
-        write(&self.0, record, &Place::at(q), &mut rows);
+        write(self.0.as_ref(), record, &Place::at(q), &mut rows);
         // A record with a number that is not finite, or that overflows, contributes 0.
         if !rows.is_finite() {
             return;
@@ -63,7 +65,7 @@ impl<T: ManyRows> Gradients for ManyRowsModel<T> {
     }
 }
 
-impl<T: ManyRows> LocalOptimum for ManyRowsModel<T> {
+impl LocalOptimum for ManyRowsModel {
     fn weighted_optimum(
         &self,
         table: &RecordTable,
@@ -72,18 +74,18 @@ impl<T: ManyRows> LocalOptimum for ManyRowsModel<T> {
         cavity: &Gaussian,
         start: &Gaussian,
     ) -> Result<Gaussian, InvalidParameters> {
-        ascend(&OfTable { rows: &self.0, table, weight }, tolerance, cavity, start)
+        ascend(&OfTable { rows: self.0.as_ref(), table, weight }, tolerance, cavity, start)
     }
 }
 
 /// The likelihood of a table.
-struct OfTable<'a, T> {
-    rows: &'a T,
+struct OfTable<'a> {
+    rows: &'a dyn ManyRows,
     table: &'a RecordTable,
     weight: f64,
 }
 
-impl<T: ManyRows> Problem for OfTable<'_, T> {
+impl Problem for OfTable<'_> {
     fn first_curvature(&self, start: &Gaussian) -> DMatrix<f64> {
         let write = |record: RecordView<'_>, rows: &mut PseudoRows| {
             self.rows.write_typical(record.example(), &Place::at(start.standard()), rows);

@@ -1,13 +1,14 @@
 //! What models can do, as the methods ask for it, and the mathematics that several models share to do it.
 //!
-//! A method asks a [`Model`] for a capability and never for its name, so a new model serves every method whose capability it offers.
+//! A method asks a [`Model`] for a capability and never for its name, so a new model serves every method whose capability it offers. A likelihood of one linear
+//! predictor has its engines in [`predictor`], one of several rows in [`many_rows`].
 //!
 //! | capability | used by |
 //! |---|---|
 //! | [`LocalOptimum`] | PVI without noise, methods over shards |
 //! | [`Gradients`], [`BatchedGradients`] | DP optimisation, global VI, the committee machine |
 //! | [`MomentMatching`] | expectation propagation |
-//! | [`LinearPredictor`], [`ManyRows`] | bounded natural gradients |
+//! | [`Predictor`], [`ManyRows`] | bounded natural gradients |
 //! | [`ExpectedStatistics`](statistics::ExpectedStatistics) | VIPS |
 
 mod dual;
@@ -15,6 +16,7 @@ pub mod glm;
 mod indicator;
 pub mod many_rows;
 pub(crate) mod optimum;
+pub mod predictor;
 pub mod statistics;
 pub mod tilted;
 
@@ -22,11 +24,11 @@ use dp_pvi_accounting::ClipNorm;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_models::many_rows::ManyRows;
+use dp_pvi_models::predictor::Predictor;
 use dp_pvi_posterior::task::AdaptiveClipSpec;
 use dp_pvi_privacy::mechanism::{BatchSummation, Summation, Summed, Term};
 use nalgebra::{DMatrix, DVector};
 
-use self::glm::LinearPredictor;
 pub(crate) use self::indicator::WithIndicator;
 use self::tilted::MomentMatching;
 use crate::error::InferenceError;
@@ -44,7 +46,7 @@ pub trait Model: Send + Sync {
     }
 
     /// Residual and curvature of a linear predictor, where the likelihood has one.
-    fn linear_predictor(&self) -> Option<&dyn LinearPredictor> {
+    fn linear_predictor(&self) -> Option<&dyn Predictor> {
         None
     }
 
@@ -75,11 +77,7 @@ pub(crate) fn sums(model: &dyn Model, table: &RecordTable, q: &Standard) -> Opti
     if let Some(rows) = model.many_rows() {
         return Some(many_rows::sums(rows, table, q));
     }
-    let predictor = model.linear_predictor()?;
-    Some(glm::sums(table, |record| {
-        let (mean, variance) = glm::predictor_of(record, q);
-        glm::statistics_of(predictor, record, mean, variance)
-    }))
+    Some(glm::sums_at(model.linear_predictor()?, table, 1.0, q))
 }
 
 /// The maximiser of the local bound.

@@ -1,13 +1,13 @@
-//! Natural-gradient ascent with backtracking on the local bound of a log-concave linear predictor.
+//! Maxima of the local bound of a linear predictor: a closed form, or natural-gradient ascent with backtracking.
 
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_models::predictor::{Predictor, Statistics};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use crate::capabilities::LocalOptimum;
 use crate::capabilities::dual;
-use crate::capabilities::glm::{self, LinearPredictor, LogConcave};
+use crate::capabilities::glm;
 use dp_pvi_records::{RecordTable, RecordView};
 
 /// Iterations, whatever the data.
@@ -17,16 +17,43 @@ const HALVINGS: usize = 20;
 /// A step is accepted if the bound falls by less than this share of 1 + |bound|: without it, rounding stalls the search near 1e-8.
 const SLACK: f64 = 1e-12;
 
-/// Maximises w Σ E_q log p(record | θ) − KL(q‖cavity). The search ends when no parameter changes by more than `tolerance` of the largest.
+/// Of y ~ N(xᵀθ, 1/`precision`) in closed form. Full covariance: Λ* = Λ_c + XᵀX/σ², h* = h_c + Xᵀy/σ², y without the offset. Mean field:
+/// Λ* = Λ_c + diag(XᵀX)/σ² and μ* solves (diag Λ_c + XᵀX/σ²) μ* = h_c + Xᵀy/σ². The off-diagonal of XᵀX belongs to the mean: h* = Λ*μ*, and *not*
+/// h_c + Xᵀy/σ², which is what dropping it gives.
+pub(super) fn closed_form(precision: f64, table: &RecordTable, weight: f64, cavity: &Gaussian) -> Result<Gaussian, InvalidParameters> {
+    let precision = weight * precision;
+    let (xy, xx) = glm::sums(table, |record| {
+        let precision = precision * record.extra.weight;
+        Statistics { residual: precision * (record.target - record.offset), curvature: precision }
+    });
+    let family = *cavity.family();
+    let d = family.dimension();
+    let (h, precision) = cavity.natural().split_at(d);
+    let h = DVector::from_column_slice(h) + xy;
+    let natural = match family {
+        Family::FullGaussian { .. } => h.iter().copied().chain(svec(&(unsvec(precision, d) + xx))).collect(),
+        Family::DiagonalGaussian { .. } => {
+            let precision = DVector::from_column_slice(precision);
+            let total = &precision + xx.diagonal();
+            let matrix = DMatrix::from_diagonal(&precision) + xx;
+            let factor = Cholesky::new(matrix).ok_or(InvalidParameters::Domain("the normal equations are not positive definite"))?;
+            let mean = factor.solve(&h);
+            total.component_mul(&mean).iter().copied().chain(total.iter().copied()).collect()
+        }
+    };
+    Gaussian::from_natural(family, natural)
+}
+
+/// Of a log-concave likelihood: maximises w Σ E_q log p(record | θ) − KL(q‖cavity). The search ends when no parameter changes by more than `tolerance` of the largest.
 ///
 /// One iteration sets Λ' = (1−ρ)Λ + ρ(Λ_c + H) and μ' = μ + ρ A⁻¹(g + h_c − Λ_c μ), where A = Λ_c + w Xᵀdiag(B2)X is the full matrix
 /// for both families (it only preconditions the mean field), begins with ρ = 1 and halves ρ until the bound does not decrease.
-/// Λ starts at Λ_c + wΣc₀xxᵀ (its diagonal in the mean field), c₀ the model's [`LinearPredictor::typical_curvature`], μ at the mean of `start`.
+/// Λ starts at Λ_c + wΣc₀xxᵀ (its diagonal in the mean field), c₀ the model's [`Predictor::typical_curvature`], μ at the mean of `start`.
 ///
 /// In the mean field only the columns that have an entry are fitted, which is where small shards of wide one-hot rows save their time: at the
 /// other coordinates the optimum is the cavity. A few records are solved record by record ([`dual`]).
-fn natural_gradient(
-    model: &impl LinearPredictor,
+pub(super) fn fit_log_concave(
+    model: &dyn Predictor,
     table: &RecordTable,
     weight: f64,
     tolerance: f64,
@@ -43,8 +70,8 @@ fn natural_gradient(
 
 /// The search over the columns that have an entry. It asks for no concavity: a step that would make the bound smaller is halved, so that the end is an optimum near
 /// `start`, whether or not there are others.
-pub(crate) fn ascent_on_support(
-    model: &impl LinearPredictor,
+pub(super) fn ascent_on_support(
+    model: &dyn Predictor,
     table: &RecordTable,
     weight: f64,
     tolerance: f64,
@@ -123,24 +150,20 @@ pub(crate) trait Problem {
 }
 
 /// Records with one linear predictor each.
-struct OfPredictor<'a, M> {
-    model: &'a M,
+struct OfPredictor<'a> {
+    model: &'a dyn Predictor,
     table: &'a RecordTable,
     weight: f64,
 }
 
-impl<M: LinearPredictor> Problem for OfPredictor<'_, M> {
+impl Problem for OfPredictor<'_> {
     fn first_curvature(&self, _start: &Gaussian) -> DMatrix<f64> {
         let typical = |record: RecordView<'_>| self.weight * record.extra.weight * self.model.typical_curvature(record.target);
-        glm::sums(self.table, |record| glm::Statistics { residual: 0.0, curvature: typical(record) }).1
+        glm::sums(self.table, |record| Statistics { residual: 0.0, curvature: typical(record) }).1
     }
 
     fn sums(&self, q: &Gaussian) -> (DVector<f64>, DMatrix<f64>) {
-        glm::sums(self.table, |record| {
-            let (a, s2) = glm::predictor_of(record, q.standard());
-            let glm::Statistics { residual, curvature } = glm::statistics_of(self.model, record, a, s2);
-            glm::Statistics { residual: self.weight * residual, curvature: self.weight * curvature }
-        })
+        glm::sums_at(self.model, self.table, self.weight, q.standard())
     }
 
     fn value(&self, q: &Gaussian, _centre: &[f64]) -> f64 {
@@ -151,7 +174,7 @@ impl<M: LinearPredictor> Problem for OfPredictor<'_, M> {
 /// The search over all columns. Where rows move with the mean, a step is judged with the rows that it started from: at the end, where nothing moves, g is 0.
 pub(crate) fn ascend(problem: &dyn Problem, tolerance: f64, cavity: &Gaussian, start: &Gaussian) -> Result<Gaussian, InvalidParameters> {
     let family = *cavity.family();
-    let shape = Shape { family };
+    let shape = Form { family };
     let cavity_precision = shape.matrix(cavity);
     let cavity_h = DVector::from_column_slice(&cavity.natural()[..family.dimension()]);
     let bound = |q: &Gaussian, centre: &[f64]| problem.value(q, centre) - q.kl(cavity);
@@ -195,25 +218,12 @@ pub(crate) fn ascend(problem: &dyn Problem, tolerance: f64, cavity: &Gaussian, s
     Ok(q)
 }
 
-impl<M: LogConcave> LocalOptimum for M {
-    fn weighted_optimum(
-        &self,
-        table: &RecordTable,
-        weight: f64,
-        tolerance: f64,
-        cavity: &Gaussian,
-        start: &Gaussian,
-    ) -> Result<Gaussian, InvalidParameters> {
-        natural_gradient(self, table, weight, tolerance, cavity, start)
-    }
-}
-
 /// The two families as one matrix type: in a mean field precisions are diagonal matrices.
-struct Shape {
+struct Form {
     family: Family,
 }
 
-impl Shape {
+impl Form {
     fn matrix(&self, q: &Gaussian) -> DMatrix<f64> {
         let d = self.family.dimension();
         let precision = &q.natural()[d..];
@@ -248,20 +258,24 @@ fn unchanged(old: &[f64], new: &[f64], tolerance: f64) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+
     use dp_pvi_expfam::any::{Family, Gaussian};
 
-    use super::{OfPredictor, ascend, natural_gradient};
-    use crate::capabilities::glm::{self, LinearPredictor};
+    use super::{OfPredictor, ascend, fit_log_concave};
+    use crate::capabilities::glm;
     use crate::capabilities::many_rows::ManyRowsModel;
+    use crate::capabilities::predictor::PredictorModel;
     use crate::capabilities::{Gradients, LocalOptimum, Model};
     use crate::mean_field::{MeanField, ScaleCoordinate};
-    use crate::models::linear_regression::LinearRegression;
-    use crate::models::logistic_regression::LogisticRegression;
-    use crate::models::negative_binomial_regression::NegativeBinomial;
-    use crate::models::poisson_regression::Poisson;
-    use crate::models::robust_regression::Robust;
-    use crate::testing::{close, random_units};
+    use crate::testing::{check_optimum, close, linear, logistic, random_units, robust, table};
+    use dp_pvi_models::logistic_regression::LogisticRegression;
     use dp_pvi_models::multinomial_regression::MultinomialRegression;
+    use dp_pvi_models::negative_binomial_regression::NegativeBinomialRegression;
+    use dp_pvi_models::poisson_regression::PoissonRegression;
+    use dp_pvi_models::predictor::Predictor;
+    use dp_pvi_models::probit_regression::ProbitRegression;
+    use dp_pvi_models::robust_regression::Student;
     use dp_pvi_models::survival_regression::SurvivalRegression;
     use dp_pvi_privacy::mechanism::Term;
     use dp_pvi_records::{RecordTable, RecordView};
@@ -277,7 +291,7 @@ mod tests {
             .collect();
         for record in table.records() {
             let (a, s2) = glm::predictor_of(record, q.standard());
-            let at = LogisticRegression.statistics(a, s2, record.target);
+            let at = Predictor::statistics(&LogisticRegression {}, a, s2, record.target);
             for (j, x) in record.entries() {
                 slopes[j] += weight * at.residual * x;
                 slopes[d + j] -= weight * at.curvature * x * x;
@@ -306,9 +320,9 @@ mod tests {
                     builder.push(indices, values, *target).unwrap();
                 }
                 let table = builder.finish();
-                let reduced = natural_gradient(&LogisticRegression, &table, weight, 1e-12, &cavity, &start).unwrap();
+                let reduced = fit_log_concave(&LogisticRegression {}, &table, weight, 1e-12, &cavity, &start).unwrap();
                 close(&slopes(&table, weight, &cavity, &reduced), &[0.0; 12], 1e-10);
-                let problem = OfPredictor { model: &LogisticRegression, table: &table, weight };
+                let problem = OfPredictor { model: &LogisticRegression {}, table: &table, weight };
                 let whole = ascend(&problem, 1e-12, &cavity, &start).unwrap();
                 let relative = |q: &Gaussian| q.natural().iter().map(|v| v / precision.max(weight)).collect::<Vec<_>>();
                 close(&relative(&reduced), &relative(&whole), 1e-6);
@@ -336,9 +350,9 @@ mod tests {
             let last = known.len() - 1;
             (known[3], known[last]) = (1e9, 1e9);
             let known = Gaussian::from_natural(family(4), known).unwrap();
-            for model in [&LogisticRegression as &dyn LocalOptimum, &Poisson, &LinearRegression::new(0.7)] {
-                let found = model.local_optimum(&with_offset, &prior, &prior).unwrap();
-                let expected = model.local_optimum(&as_feature, &known, &known).unwrap();
+            for model in [logistic(), PredictorModel::of(PoissonRegression {}), linear(0.7)] {
+                let found = LocalOptimum::local_optimum(&model, &with_offset, &prior, &prior).unwrap();
+                let expected = LocalOptimum::local_optimum(&model, &as_feature, &known, &known).unwrap();
                 for (found, expected) in found.standard().mean().iter().zip(expected.standard().mean()) {
                     assert!((found - expected).abs() < 1e-6, "{found} {expected}");
                 }
@@ -369,18 +383,18 @@ mod tests {
             let (weighted, repeated) = weighted_and_repeated(count);
             for family in [Family::DiagonalGaussian { dimension: 3 }, Family::FullGaussian { dimension: 3 }] {
                 let prior = Gaussian::from_natural(family, family.isotropic(0.1, 0.7)).unwrap();
-                let models: [&dyn LocalOptimum; 5] =
-                    [&LogisticRegression, &Poisson, &LinearRegression::new(0.7), &NegativeBinomial::new(1.7), &Robust::new(4.0, 0.8)];
+                let counts = [PredictorModel::of(PoissonRegression {}), PredictorModel::of(NegativeBinomialRegression { dispersion: 1.7 })];
+                let models = [logistic(), linear(0.7), robust(4.0, 0.8)].into_iter().chain(counts);
                 for model in models {
-                    let found = model.local_optimum(&weighted, &prior, &prior).unwrap();
-                    let expected = model.local_optimum(&repeated, &prior, &prior).unwrap();
+                    let found = LocalOptimum::local_optimum(&model, &weighted, &prior, &prior).unwrap();
+                    let expected = LocalOptimum::local_optimum(&model, &repeated, &prior, &prior).unwrap();
                     close(found.natural(), expected.natural(), 1e-7);
                 }
-                let q = LocalOptimum::local_optimum(&LogisticRegression, &repeated, &prior, &prior).unwrap();
-                let sums = [&weighted, &repeated].map(|table| crate::capabilities::sums(&LogisticRegression, table, q.standard()).unwrap());
+                let q = LocalOptimum::local_optimum(&logistic(), &repeated, &prior, &prior).unwrap();
+                let sums = [&weighted, &repeated].map(|table| crate::capabilities::sums(&logistic(), table, q.standard()).unwrap());
                 close(sums[0].0.as_slice(), sums[1].0.as_slice(), 1e-9);
                 close(sums[0].1.as_slice(), sums[1].1.as_slice(), 1e-9);
-                let totals = [&weighted, &repeated].map(|table| glm::total(&LogisticRegression, table, &q));
+                let totals = [&weighted, &repeated].map(|table| glm::total(&LogisticRegression {}, table, &q));
                 assert!((totals[0] - totals[1]).abs() < 1e-9 && totals[0] < 0.0);
             }
         }
@@ -391,7 +405,7 @@ mod tests {
     fn a_record_of_several_rows_is_multiplied_by_its_weight() {
         let (weighted, repeated) = weighted_and_repeated(60);
         let survival = SurvivalRegression { cuts: vec![0.0, 0.5, 2.0], baseline_mean: 0.0, baseline_scale: 1.0, least_exposure: 0.5 };
-        let models: [&dyn Model; 2] = [&ManyRowsModel(survival), &ManyRowsModel(MultinomialRegression { classes: 2 })];
+        let models: [&dyn Model; 2] = [&ManyRowsModel(Arc::new(survival)), &ManyRowsModel(Arc::new(MultinomialRegression { classes: 2 }))];
         for (model, d) in models.into_iter().zip([5, 3]) {
             for family in [Family::DiagonalGaussian { dimension: d }, Family::FullGaussian { dimension: d }] {
                 let prior = Gaussian::from_natural(family, family.isotropic(0.1, 0.7)).unwrap();
@@ -424,7 +438,7 @@ mod tests {
                 let mut sum = vec![0.0; 6];
                 for record in table.records() {
                     let mut term = Term::default();
-                    LogisticRegression.gradient(record, &q, &mut term);
+                    logistic().gradient(record, &q, &mut term);
                     term.entries().for_each(|(j, value)| sum[j as usize] += value);
                 }
                 sum
@@ -441,11 +455,56 @@ mod tests {
         let rest = RecordView { target: 0.5, offset: 0.0, ..record };
         let term = |record| {
             let mut term = Term::default();
-            LinearRegression::new(0.7).gradient(record, &q, &mut term);
+            linear(0.7).gradient(record, &q, &mut term);
             term.entries().collect::<Vec<_>>()
         };
         for (found, expected) in term(record).iter().zip(term(rest)) {
             assert!(found.0 == expected.0 && (found.1 - expected.1).abs() < 1e-12, "{found:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn exact_fits_are_optima() {
+        check_optimum(&logistic(), |y| y);
+        check_optimum(&PredictorModel::of(ProbitRegression {}), |y| y);
+        check_optimum(&PredictorModel::of(PoissonRegression {}), |y| 3.0 * y);
+        check_optimum(&PredictorModel::of(NegativeBinomialRegression { dispersion: 1.7 }), |y| 3.0 * y);
+        check_optimum(&linear(0.7), |y| 3.0 * y);
+        check_optimum(&robust(4.0, 0.8), |y| 3.0 * y);
+    }
+
+    #[test]
+    fn an_outlier_moves_the_fit_less_than_it_moves_that_of_linear_regression() {
+        let mut raw = random_units(7, 60, 2);
+        let family = Family::FullGaussian { dimension: 2 };
+        let prior = Gaussian::from_natural(family, family.isotropic(0.0, 1.0)).unwrap();
+        let mut moved = |model: PredictorModel| {
+            let mut fit = |target: f64| {
+                raw[0] = vec![(vec![1.0, 1.0], target)];
+                let q = LocalOptimum::local_optimum(&model, &table(2, &raw), &prior, &prior).unwrap();
+                q.standard().mean()[0]
+            };
+            (fit(1e3) - fit(0.0)).abs()
+        };
+        let (heavy, normal) = (moved(robust(4.0, 0.8)), moved(linear(0.8)));
+        assert!(heavy < 0.1 && normal > 10.0 * heavy, "{heavy} {normal}");
+    }
+
+    /// A record whose label contradicts the prior: the bound has two maxima then.
+    #[test]
+    fn the_fit_never_falls_below_its_start_where_the_bound_has_two_maxima() {
+        let data = table(1, &[vec![(vec![1.0], 9.0)]]);
+        for family in [Family::DiagonalGaussian { dimension: 1 }, Family::FullGaussian { dimension: 1 }] {
+            let prior = Gaussian::from_natural(family, family.isotropic(0.0, 1.0)).unwrap();
+            let model = robust(3.0, 0.1);
+            for mean in [-3.0, 0.0, 4.0, 9.0, 12.0] {
+                let start = Gaussian::from_natural(family, family.isotropic(mean, 0.01)).unwrap();
+                let q = model.weighted_optimum(&data, 8.0, 1e-10, &prior, &start).unwrap();
+                let bound = |q: &Gaussian| 8.0 * glm::total(&Student::new(3.0, 0.1), &data, q) - q.kl(&prior);
+                assert!(bound(&q) >= bound(&start), "{mean}");
+                let moved = Gaussian::from_natural(family, vec![q.natural()[0] + 1e-3, q.natural()[1]]).unwrap();
+                assert!(bound(&q) >= bound(&moved), "{mean}");
+            }
         }
     }
 }

@@ -13,6 +13,9 @@
 //! * **Sensitivity**: the clipping norm of the mechanism. [`ExpectedStatistics::bound`] is what one record's term cannot exceed for records
 //!   that keep the schema's bounds; with a clipping norm of that size nothing is clipped.
 
+pub mod linear_noise;
+pub mod polya_gamma;
+
 use dp_pvi_privacy::mechanism::Term;
 
 use dp_pvi_records::{RecordTable, RecordView};

@@ -9,7 +9,9 @@
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
-use dp_pvi_posterior::models::pbp_network::Activations;
+use dp_pvi_models::pbp_network::Activations;
+use dp_pvi_models::predictor::TiltedPredictor;
+use dp_pvi_posterior::numerics::tilted::Tilted;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use dp_pvi_records::RecordView;
@@ -47,23 +49,6 @@ pub struct Scratch {
     pub(crate) values: Vec<f64>,
     pub(crate) more: Vec<f64>,
     pub(crate) activations: Option<Activations>,
-}
-
-/// ln Z with its derivatives by the mean a of the predictor.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tilted {
-    /// ln Z.
-    pub log_normaliser: f64,
-    /// α = ∂ ln Z/∂a: the mean of the predictor moves by s²α.
-    pub slope: f64,
-    /// β = −∂² ln Z/∂a²: its variance becomes s² − s⁴β. For log-concave likelihoods 0 ≤ β < 1/s².
-    pub curvature: f64,
-}
-
-/// A likelihood of a linear predictor whose Gaussian expectation can be computed.
-pub trait TiltedPredictor: Send + Sync {
-    /// For a predictor N(`mean`, `variance`), `variance` ≥ 0.
-    fn tilted(&self, mean: f64, variance: f64, target: f64) -> Tilted;
 }
 
 /// Sites of a likelihood of a linear predictor, in either Gaussian family.

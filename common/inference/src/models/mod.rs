@@ -1,36 +1,30 @@
-//! Models: one room for every likelihood p(record | θ), of the same name as its public half in `dp-pvi-models`.
+//! From the model of a task to what methods ask for.
 //!
-//! A model offers [capabilities](crate::capabilities). To add one, write a folder beside the ones that are here and its line in the registry.
-//! A model may also stand in a crate of its own, which calls [`register`] before the first visit.
+//! A model that says its [`Likelihood`] has its engines in [`capabilities`](crate::capabilities), and no line here. A model that sums records by itself
+//! ([`Likelihood::Own`]) has a room of its name here and a line in the registry. It may also stand in a crate of its own, which calls [`register`] before the
+//! first visit.
 
 pub mod gaussian_mixture;
 pub mod latent_dirichlet;
-pub mod linear_regression;
-pub mod logistic_regression;
-pub mod multinomial_regression;
-pub mod negative_binomial_regression;
 pub mod neural_network;
-pub mod ordinal_regression;
 pub mod pbp_network;
-pub mod poisson_regression;
-pub mod probit_regression;
-pub mod robust_regression;
 pub mod sigmoid_belief;
-pub mod survival_regression;
-pub mod weibull_regression;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 mod tests;
 
+use dp_pvi_models::likelihood::Likelihood;
 use dp_pvi_models::registry::{Named, RegisterError, Registry};
-use dp_pvi_models::{self as public, ModelSpec, PublicHalf};
+use dp_pvi_models::{self as public, ModelOptions, ModelSpec};
 
+use crate::capabilities::many_rows::ManyRowsModel;
+use crate::capabilities::predictor::PredictorModel;
 pub use crate::capabilities::{Gradients, LocalOptimum, Model};
 use crate::error::InferenceError;
 
-/// The private half of a model: what computes on records, from the options that its public half has.
-pub trait PrivateHalf: PublicHalf {
+/// The private half of a model that sums records by itself: what computes on them, from the options that `dp-pvi-models` has.
+pub trait PrivateHalf: ModelOptions {
     /// The likelihood with these options.
     fn model(&self) -> Box<dyn Model>;
 }
@@ -65,21 +59,11 @@ fn model<T: PrivateHalf>(spec: &ModelSpec) -> Option<Box<dyn Model>> {
     spec.options::<T>().map(PrivateHalf::model)
 }
 
-/// The registry: one line for every model. It and that of the public halves are sealed before the first visit touches a record, so that no function
+/// The registry: one line for every model that sums records by itself. It and that of the public halves are sealed before the first visit touches a record, so that no function
 /// over records can leave anything in them.
 static ROOMS: Registry<Room> = Registry::new(BUILT_IN);
 
 const BUILT_IN: &[Room] = &[
-    Room::of::<public::logistic_regression::LogisticRegression>(),
-    Room::of::<public::probit_regression::ProbitRegression>(),
-    Room::of::<public::linear_regression::LinearRegression>(),
-    Room::of::<public::poisson_regression::PoissonRegression>(),
-    Room::of::<public::multinomial_regression::MultinomialRegression>(),
-    Room::of::<public::ordinal_regression::OrdinalRegression>(),
-    Room::of::<public::survival_regression::SurvivalRegression>(),
-    Room::of::<public::weibull_regression::WeibullRegression>(),
-    Room::of::<public::negative_binomial_regression::NegativeBinomialRegression>(),
-    Room::of::<public::robust_regression::RobustRegression>(),
     Room::of::<public::neural_network::NeuralNetworkSpec>(),
     Room::of::<public::pbp_network::PbpNetwork>(),
     Room::of::<public::gaussian_mixture::GaussianMixture>(),
@@ -87,7 +71,7 @@ const BUILT_IN: &[Room] = &[
     Room::of::<public::sigmoid_belief::SigmoidBeliefSpec>(),
 ];
 
-/// Adds the private half of a model of another crate, whose public half is registered in `dp-pvi-models`.
+/// Adds the private half of a model of another crate that sums records by itself, and is registered in `dp-pvi-models`.
 ///
 /// # Errors
 /// The name is taken or none, or a visit has run already.
@@ -104,8 +88,14 @@ pub(crate) fn seal() {
 /// The likelihood of a task.
 ///
 /// # Errors
-/// Its private half is not registered.
+/// The model sums records by itself, and its private half is not registered.
 pub fn from_spec(spec: &ModelSpec) -> Result<Box<dyn Model>, InferenceError> {
-    let room = ROOMS.find(spec.name());
-    room.and_then(|room| (room.model)(spec)).ok_or(InferenceError::Job("this program has no private half of the task's model"))
+    match spec.rules().likelihood() {
+        Likelihood::Predictor(predictor) => Ok(Box::new(PredictorModel(predictor))),
+        Likelihood::Rows(rows) => Ok(Box::new(ManyRowsModel(rows))),
+        Likelihood::Own => {
+            let room = ROOMS.find(spec.name());
+            room.and_then(|room| (room.model)(spec)).ok_or_else(|| InferenceError::Model(spec.name()))
+        }
+    }
 }

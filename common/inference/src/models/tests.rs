@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier, SamplingRate, Terms};
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::svec;
-use dp_pvi_posterior::models::linear_regression;
+use dp_pvi_models::linear_regression::{self, LinearRegression};
+use dp_pvi_models::logistic_regression::LogisticRegression;
+use dp_pvi_models::predictor::{Lanes, Predicted, Predictor, Statistics};
 use dp_pvi_posterior::numerics::quadrature::logit_moments;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError, Summation, Summed, Term};
@@ -15,11 +17,9 @@ use serde_json::Value;
 
 use super::{Model, from_spec};
 use crate::capabilities::Gradients;
-use crate::capabilities::glm::{Lanes, LinearPredictor, Predicted, Statistics, project, statistics_of_many};
+use crate::capabilities::glm::project;
 use crate::mean_field::{MeanField, ScaleCoordinate};
-use crate::models::linear_regression::LinearRegression;
-use crate::models::logistic_regression::LogisticRegression;
-use crate::testing::{SeededNoise, close, matrix, models, random_units, rows, step_permit, table, vector, vectors};
+use crate::testing::{SeededNoise, close, logistic, matrix, models, random_units, rows, step_permit, table, vector, vectors};
 use dp_pvi_records::RecordTable;
 
 fn diagonal(h: &[f64], precision: &[f64]) -> Gaussian {
@@ -168,11 +168,11 @@ fn logistic_regression_reaches_the_mean_field_optimum_from_one_site_and_from_man
     let parts = clients(&data);
     for (parts, rounds) in [(&whole[..], 1), (&parts[..], 60)] {
         for sequential in [true, false] {
-            let (trace, factors) = pvi(&LogisticRegression, parts, &prior, sequential, 1.0, rounds);
+            let (trace, factors) = pvi(&logistic(), parts, &prior, sequential, 1.0, rounds);
             let q = Gaussian::from_natural(*prior.family(), trace.last().unwrap().clone()).unwrap();
             close(q.standard().mean(), &vector(&reference["mean"]), 1e-8);
             close(&q.standard().variances(), &vector(&reference["var"]), 1e-8);
-            let elbo = crate::capabilities::glm::total(&LogisticRegression, &whole[0], &q) - q.kl(&prior);
+            let elbo = crate::capabilities::glm::total(&LogisticRegression {}, &whole[0], &q) - q.kl(&prior);
             assert!((elbo - reference["elbo"].as_f64().unwrap()).abs() < 1e-8, "{elbo}");
             if parts.len() > 1 {
                 for (found, expected) in factors.iter().zip(reference["pvi_fixed_point_factors"].as_array().unwrap()) {
@@ -190,7 +190,7 @@ fn logistic_regression_reaches_the_full_covariance_optimum() {
     let d = x[0].len();
     let prior_natural = vec![0.0; d].into_iter().chain(svec(&DMatrix::identity(d, d))).collect();
     let prior = Gaussian::from_natural(Family::FullGaussian { dimension: d }, prior_natural).unwrap();
-    let q = LogisticRegression.local_optimum().unwrap().local_optimum(&table(d, &rows(&x, &y)), &prior, &prior).unwrap();
+    let q = logistic().local_optimum().unwrap().local_optimum(&table(d, &rows(&x, &y)), &prior, &prior).unwrap();
     let reference = &data["full_cov_optimum"];
     close(q.standard().mean(), &vector(&reference["mean"]), 1e-8);
     close(q.natural(), full(&vector(&reference["mean"]), &matrix(&reference["cov"])).natural(), 1e-7);
@@ -214,17 +214,17 @@ fn logistic_regression_statistics_and_gradients_per_record_equal_the_reference()
         let moments = logit_moments(a, s2);
         let expected = [list("E_softplus")[i], list("E_sigma")[i], list("E_sigma_1m_sigma")[i]];
         close(&[moments.softplus, moments.sigmoid, moments.curvature], &expected, 1e-11);
-        let gradient = dense(&LogisticRegression, record, &q, &mut term);
+        let gradient = dense(&logistic(), record, &q, &mut term);
         close(&gradient[..d], &matrix(&point["grad_mu_per_example"])[i], 1e-10);
         close(&gradient[d..], &matrix(&point["grad_logsigma_per_example"])[i], 1e-10);
         let norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
         close(&[norm], &[list("norm_mu_logsigma_per_example")[i]], 1e-10);
         // The other coordinate of the scale differs by a public factor only.
-        let other = dense(&LogisticRegression, record, &halved, &mut term);
+        let other = dense(&logistic(), record, &halved, &mut term);
         let back: Vec<f64> = (0..d).map(|j| other[d + j] * halved.to_log_scale(j)).collect();
         close(&back, &gradient[d..], 1e-14);
         // Natural parameters: h = r x + c x∘x∘μ, Λ = c x∘x.
-        let Statistics { residual, curvature } = LogisticRegression.statistics(a, s2, record.target);
+        let Statistics { residual, curvature } = Predictor::statistics(&LogisticRegression {}, a, s2, record.target);
         let h: Vec<f64> = (0..d).map(|j| residual * x[i][j] + curvature * x[i][j] * x[i][j] * mean[j]).collect();
         close(&h, &matrix(&point["nat_h_per_example"])[i], 1e-10);
         let precision: Vec<f64> = x[i].iter().map(|x| curvature * x * x).collect();
@@ -291,13 +291,13 @@ fn the_logistic_optimum_is_stationary_for_large_features() {
     units.iter_mut().flatten().for_each(|(row, _)| row.iter_mut().for_each(|x| *x *= 5.0));
     let records = table(d, &units);
     let prior = diagonal(&vec![0.0; d], &vec![1.0; d]);
-    let q = LogisticRegression.local_optimum().unwrap().local_optimum(&records, &prior, &prior).unwrap();
+    let q = logistic().local_optimum().unwrap().local_optimum(&records, &prior, &prior).unwrap();
     let (mean, variance) = (q.standard().mean().to_vec(), q.standard().variances());
     let point = MeanField::new(mean.clone(), variance.clone(), ScaleCoordinate::LogScale).unwrap();
     let mut gradient = vec![0.0; 2 * d];
     let mut term = Term::default();
     for record in records.records() {
-        dense(&LogisticRegression, record, &point, &mut term).iter().zip(&mut gradient).for_each(|(g, sum)| *sum += g);
+        dense(&logistic(), record, &point, &mut term).iter().zip(&mut gradient).for_each(|(g, sum)| *sum += g);
     }
     for j in 0..d {
         // Prior: −μ and 1 − σ².
@@ -318,14 +318,14 @@ fn many_predictors_are_told_what_each_is_told_alone() {
         .collect();
     let bits = |s: Statistics| [s.residual.to_bits(), s.curvature.to_bits()];
     // One of each kind of lanes.
-    for (model, lanes) in [(&LogisticRegression as &dyn LinearPredictor, Lanes::Sigmoid), (&LinearRegression::new(0.7), Lanes::One)] {
+    for (model, lanes) in [(&LogisticRegression {} as &dyn Predictor, Lanes::Sigmoid), (&LinearRegression { noise_sd: 0.7 }, Lanes::One)] {
         assert_eq!(model.lanes(), lanes);
         let alone: Vec<_> = predictors.iter().map(|p| bits(model.statistics(p.mean, p.variance, p.target))).collect();
         for (stride, piece) in [(1, 500), (3, 64), (7, 65), (499, 1), (11, 9)] {
             let order: Vec<usize> = (0..500).map(|k| k * stride % 500).collect();
             for places in order.chunks(piece) {
                 let mut together: Vec<Predicted> = places.iter().map(|place| predictors[*place]).collect();
-                statistics_of_many(model, &mut together);
+                model.statistics_of_many(&mut together);
                 for (place, told) in places.iter().zip(together) {
                     assert_eq!(bits(told.statistics), alone[*place], "{place} among {piece}");
                 }
@@ -336,12 +336,12 @@ fn many_predictors_are_told_what_each_is_told_alone() {
 
 /// The sum that a model's gradients make in lanes.
 fn in_lanes(point: &MeanField, sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
-    Ok(LogisticRegression.sum(point, sum))
+    Ok(logistic().sum(point, sum))
 }
 
 /// The same, record by record.
 fn one_by_one(point: &MeanField, sum: Summation<'_, RecordTable>) -> Result<Summed, ReleaseError> {
-    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| LogisticRegression.gradient(record, point, term))))
+    Ok(sum.each(|unit, _, (), term| unit.records().for_each(|record| logistic().gradient(record, point, term))))
 }
 
 /// What is released is the same, to the last bit, whether terms are made in lanes or one by one: for groups that end anywhere, persons of many records, samples, threads, and

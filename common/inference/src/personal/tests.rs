@@ -16,10 +16,7 @@ use dp_pvi_reading::personal::{Released, Way};
 use super::{Known, Spread, exact_factor, fit, of_table};
 use crate::error::InferenceError;
 use crate::methods::{Job, exact_terms};
-use crate::models::linear_regression::LinearRegression;
-use crate::models::logistic_regression::LogisticRegression;
-use crate::models::robust_regression::Robust;
-use crate::testing::{close, rows, table, task, uniform};
+use crate::testing::{close, linear, logistic, robust, rows, table, task, uniform};
 use dp_pvi_records::RecordTable;
 
 /// At the optimum over some records, their exact factor is what they added to the prior: divided out and put back, nothing changes.
@@ -29,8 +26,8 @@ fn an_exact_factor_is_what_the_records_added() {
     let data = records(&mut random, 80, &[0.7, -0.4, 0.2]);
     for family in [Family::FullGaussian { dimension: 3 }, Family::DiagonalGaussian { dimension: 3 }] {
         let prior = family.isotropic(0.3, 2.0);
-        let (q, _) = fit(&LogisticRegression, &data, family, &prior, &prior[3..]).unwrap();
-        let factor = exact_factor(&LogisticRegression, &data, &q).unwrap();
+        let (q, _) = fit(&logistic(), &data, family, &prior, &prior[3..]).unwrap();
+        let factor = exact_factor(&logistic(), &data, &q).unwrap();
         let back: Vec<f64> = prior.iter().zip(&factor).map(|(prior, factor)| prior + factor).collect();
         close(&back, q.natural(), 1e-8);
     }
@@ -39,12 +36,12 @@ fn an_exact_factor_is_what_the_records_added() {
 /// Records whose classes follow a logistic model.
 fn records(random: &mut ChaCha20Rng, count: usize, truth: &[f64]) -> RecordTable {
     let x: Vec<Vec<f64>> = (0..count).map(|_| [uniform(random) * 1.5, uniform(random) * 1.5, 1.0].to_vec()).collect();
-    let label = |row: &Vec<f64>, u: f64| f64::from(u8::from(u < logistic(row.iter().zip(truth).map(|(x, t)| x * t).sum())));
+    let label = |row: &Vec<f64>, u: f64| f64::from(u8::from(u < sigma(row.iter().zip(truth).map(|(x, t)| x * t).sum())));
     let y: Vec<f64> = x.iter().map(|row| label(row, 0.5 * (uniform(random) + 1.0))).collect();
     table(truth.len(), &rows(&x, &y))
 }
 
-fn logistic(z: f64) -> f64 {
+fn sigma(z: f64) -> f64 {
     1.0 / (1.0 + (-z).exp())
 }
 
@@ -143,13 +140,13 @@ fn without_noise_every_way_is_the_posterior_over_all_records() {
         let family = task.family();
         let all = whole(&sites);
         let prior = task.prior_natural();
-        let (expected, _) = fit(&LinearRegression::new(0.5), &all, family, &prior, &prior[3..]).unwrap();
+        let (expected, _) = fit(&linear(0.5), &all, family, &prior, &prior[3..]).unwrap();
         let plain = task.posterior(&run.state);
         let ways = [
             (run.released(1), Way::OthersReleased),
             (run.hidden(1), Way::OthersOfSums),
             (Released::Unknown, Way::ExactFactor),
-            (Released::Factor(exact_factor(&LinearRegression::new(0.5), &sites[1], &expected).unwrap()), Way::ReleasedFactor),
+            (Released::Factor(exact_factor(&linear(0.5), &sites[1], &expected).unwrap()), Way::ReleasedFactor),
         ];
         for (released, way) in ways {
             let personal =
@@ -202,7 +199,7 @@ fn many(trust: Trust, way: Way, spread: Spread, differences: f64) -> (f64, [f64;
         assert_eq!(personal.spread.others > 0.0, spread == Spread::Learned);
         let personal = Gaussian::from_natural(family, personal.natural).unwrap();
         let all = Gaussian::from_natural(family, of_run(&task, &run.history).unwrap().natural_parameters).unwrap();
-        let (alone, _) = fit(&LogisticRegression, &sites[2], family, &prior, &prior[3..]).unwrap();
+        let (alone, _) = fit(&logistic(), &sites[2], family, &prior, &prior[3..]).unwrap();
         for ((mean, variance), truth) in personal.standard().mean().iter().zip(personal.standard().variances()).zip(truth) {
             covered += f64::from(u8::from((mean - truth).abs() < 1.645 * variance.sqrt()));
             intervals += 1.0;
@@ -254,7 +251,7 @@ fn a_site_alone_starts_from_the_prior() {
     let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0), spread: Spread::Learned, scale: None };
     let personal = of_table(&known, &sites[0]).unwrap();
     let prior = task.prior_natural();
-    let (alone, _) = fit(&LogisticRegression, &sites[0], task.family(), &prior, &prior[3..]).unwrap();
+    let (alone, _) = fit(&logistic(), &sites[0], task.family(), &prior, &prior[3..]).unwrap();
     assert_eq!(personal.way, Way::Alone);
     close(&personal.natural, alone.natural(), 1e-12);
 }
@@ -310,7 +307,7 @@ fn a_learned_scale_is_that_of_the_run() {
     assert!((scale - 0.5).abs() > 0.02, "{scale}");
     let (family, prior) = (task.family(), task.prior_natural());
     let all = whole(&sites);
-    let (exact, _) = fit(&Robust::new(4.0, scale), &all, family, &prior, &prior[3..]).unwrap();
+    let (exact, _) = fit(&robust(4.0, scale), &all, family, &prior, &prior[3..]).unwrap();
     let plain = task.posterior(&run.state);
     close(Gaussian::from_natural(family, plain.to_vec()).unwrap().standard().mean(), exact.standard().mean(), 0.01);
     for released in [run.released(0), run.hidden(0), Released::Unknown] {

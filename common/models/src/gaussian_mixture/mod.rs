@@ -1,4 +1,4 @@
-//! Mixtures of Gaussians with known variance σ² and equal weights: the public half.
+//! Mixtures of Gaussians with known variance σ² and equal weights: what is public of them.
 //!
 //! Unknown are the J component means μ_j in D dimensions; q = Π_j N(μ_j; m_j, V_j) with V_j diagonal or full. Natural parameters are one
 //! vector [h_1 … h_J; Λ_1 … Λ_J], Λ_j as D entries or as svec (D(D+1)/2): with diagonal blocks, the mean-field Gaussian over J·D coordinates. Full

@@ -7,11 +7,12 @@ use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::{Components, Density, MixtureShape};
+use crate::likelihood::Likelihood;
 use crate::prediction::{Example, Law, Outcome, Prediction, dense, most_likely};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{MixtureForm, ModelRules, PublicHalf, TiltedForm};
+use crate::{MixtureForm, ModelOptions, ModelRules, TiltedForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 
@@ -42,7 +43,7 @@ pub struct Written {
     seed: Option<u32>,
 }
 
-impl PublicHalf for GaussianMixture {
+impl ModelOptions for GaussianMixture {
     const NAME: &'static str = "gaussian-mixture";
     const HELP: &'static str = "groups of rows around unknown means";
     type Written = Written;
@@ -70,6 +71,10 @@ impl ModelRules for GaussianMixture {
         require(schema.intercept().is_none(), "family = \"gaussian-mixture\" has no intercept: set intercept = false in the schema")
     }
 
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::Own
+    }
+
     /// The row itself is what has a density.
     fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         let (family, natural) = (*posterior.family(), posterior.natural());
@@ -81,10 +86,6 @@ impl ModelRules for GaussianMixture {
     /// J means over all columns.
     fn parameters(&self, features: u32) -> u32 {
         features.saturating_mul(self.components)
-    }
-
-    fn mixture(&self) -> Option<MixtureForm> {
-        Some(self.form())
     }
 
     fn tilted(&self) -> Option<TiltedForm> {

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{Document, DocumentLength, Sweeps};
 use super::{LdaError, Shape, Topics};
+use crate::likelihood::Likelihood;
 use crate::prediction::{Example, Law, Outcome, Prediction, most_likely};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
-use crate::{ModelRules, PublicHalf, StatisticsForm};
+use crate::{ModelOptions, ModelRules, StatisticsForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
@@ -41,7 +42,7 @@ pub struct Written {
     eta: Option<f64>,
 }
 
-impl PublicHalf for LatentDirichletSpec {
+impl ModelOptions for LatentDirichletSpec {
     const NAME: &'static str = "latent-dirichlet";
     const HELP: &'static str = "topics of documents";
     type Written = Written;
@@ -82,6 +83,10 @@ impl ModelRules for LatentDirichletSpec {
         }
         require(schema.dimension() >= 2, "latent-dirichlet needs at least two words")?;
         self.shape(schema.dimension()).map(|_| ())
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::Own
     }
 
     /// Topics follow the posterior in the state of a run. A Gaussian over the probabilities of words is no topic model.

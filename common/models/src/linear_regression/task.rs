@@ -6,12 +6,13 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
-use crate::predictor::{Predictor, Statistics};
+use crate::predictor::{Predictor, Shape, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelRules, PredictorScale, PublicHalf, StatisticsForm};
+use crate::{ModelOptions, ModelRules, PredictorScale, StatisticsForm};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a linear regression.
@@ -29,7 +30,7 @@ pub struct Written {
     noise_sd: Option<f64>,
 }
 
-impl PublicHalf for LinearRegression {
+impl ModelOptions for LinearRegression {
     const NAME: &'static str = "linear-regression";
     const HELP: &'static str = "a number, linear in the features, with known noise";
     type Written = Written;
@@ -62,16 +63,12 @@ impl ModelRules for LinearRegression {
         Some(StatisticsForm::LinearNoise { noise_sd: self.noise_sd })
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::Label)
     }
 
-    fn predictor(&self) -> Option<&dyn Predictor> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(*self)
     }
 
     fn outcome_sd(&self) -> f64 {
@@ -85,6 +82,19 @@ impl Predictor for LinearRegression {
     fn statistics(&self, mean: f64, _variance: f64, target: f64) -> Statistics {
         let precision = self.noise_sd.powi(-2);
         Statistics { residual: (target - mean) * precision, curvature: precision }
+    }
+
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        let precision = self.noise_sd.powi(-2);
+        0.5 * ((precision / std::f64::consts::TAU).ln() - precision * ((target - mean).powi(2) + variance))
+    }
+
+    fn typical_curvature(&self, _target: f64) -> f64 {
+        self.noise_sd.powi(-2)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Normal { precision: self.noise_sd.powi(-2) }
     }
 }
 

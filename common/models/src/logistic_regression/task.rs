@@ -6,12 +6,14 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
-use crate::predictor::{Predictor, Statistics};
+use crate::predictor::{Lanes, Predictor, Shape, Statistics, TiltedPredictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges, StatisticsForm, TiltedForm};
-use dp_pvi_numerics::quadrature::{log_sigmoid_expectation, sigmoid_moments};
+use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges, StatisticsForm};
+use dp_pvi_numerics::quadrature::{log_sigmoid_expectation, sigmoid_moments, softplus};
+use dp_pvi_numerics::tilted::Tilted;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a logistic regression: none.
@@ -19,7 +21,7 @@ use dp_pvi_schema::{LabelKind, Schema};
 #[serde(deny_unknown_fields)]
 pub struct LogisticRegression {}
 
-impl PublicHalf for LogisticRegression {
+impl ModelOptions for LogisticRegression {
     const NAME: &'static str = "logistic-regression";
     const HELP: &'static str = "one of two classes, through a logit";
     type Written = Self;
@@ -45,28 +47,16 @@ impl ModelRules for LogisticRegression {
         Some(2)
     }
 
-    fn tilted(&self) -> Option<TiltedForm> {
-        Some(TiltedForm::Predictor)
-    }
-
     fn statistics(&self) -> Option<StatisticsForm> {
         Some(StatisticsForm::PolyaGamma)
-    }
-
-    fn is_linear(&self) -> bool {
-        true
     }
 
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::LogOdds)
     }
 
-    fn predictor(&self) -> Option<&dyn Predictor> {
-        Some(self)
-    }
-
-    fn residual_is_of_class(&self) -> bool {
-        true
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(*self)
     }
 
     fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
@@ -79,7 +69,7 @@ impl ModelRules for LogisticRegression {
     }
 }
 
-/// With B1 = E σ(z) and B2 = E σ(z)(1−σ(z)): r = y − B1, c = B2.
+/// With B0 = E softplus(z), B1 = E σ(z) and B2 = E σ(z)(1−σ(z)): f = ya − B0, r = y − B1, c = B2.
 impl Predictor for LogisticRegression {
     #[inline]
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
@@ -87,8 +77,39 @@ impl Predictor for LogisticRegression {
         Statistics { residual: target - moments.sigmoid, curvature: moments.curvature }
     }
 
+    fn residual_is_of_class(&self) -> bool {
+        true
+    }
+
+    fn lanes(&self) -> Lanes {
+        Lanes::Sigmoid
+    }
+
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        target * mean - softplus(mean, variance)
+    }
+
+    /// The bound of Böhning and Lindsay.
+    fn typical_curvature(&self, _target: f64) -> f64 {
+        0.25
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::LogConcave
+    }
+
     fn cost(&self) -> u32 {
         3
+    }
+
+    fn tilted(&self) -> Option<Arc<dyn TiltedPredictor>> {
+        Some(Arc::new(*self))
+    }
+}
+
+impl TiltedPredictor for LogisticRegression {
+    fn tilted(&self, mean: f64, variance: f64, target: f64) -> Tilted {
+        Tilted::of_logit(if target > 0.5 { 1.0 } else { -1.0 }, mean, variance)
     }
 }
 

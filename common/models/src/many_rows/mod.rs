@@ -8,8 +8,8 @@
 //!
 //! Natural gradients, DP optimisation, global VI and exact local optima are computed of these rows with no word of the model.
 //!
-//! To write such a model, implement [`ManyRows`] for its options and return it from [`ModelRules::many_rows`](crate::ModelRules::many_rows); its private half is a
-//! line, `ManyRowsModel` of the inference crate. Where d is not the number of columns, [`ModelRules`](crate::ModelRules) has `parameters` and `names`, too.
+//! To write such a model, implement [`ManyRows`] for its options and return it from [`ModelRules::likelihood`](crate::ModelRules::likelihood). Where d is not the
+//! number of columns, [`ModelRules`](crate::ModelRules) has `parameters` and `names`, too.
 
 use crate::predictor::Statistics;
 use dp_pvi_expfam::any::Standard;

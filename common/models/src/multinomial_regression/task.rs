@@ -7,11 +7,11 @@ use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::law::ClassLaw;
-use crate::many_rows::ManyRows;
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome};
 use crate::spec::check::{invalid, require};
 use crate::spec::{Prior, PriorSpec, TaskError};
-use crate::{BlockBounds, ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
+use crate::{BlockBounds, ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a multinomial regression.
@@ -32,7 +32,7 @@ pub struct Written {
 /// Most classes: the work of a record grows with their square.
 const MAX_CLASSES: u32 = 100;
 
-impl PublicHalf for MultinomialRegression {
+impl ModelOptions for MultinomialRegression {
     const NAME: &'static str = "multinomial-regression";
     const HELP: &'static str = "one of several classes in no order, each with a logit against the first";
     type Written = Written;
@@ -89,16 +89,12 @@ impl ModelRules for MultinomialRegression {
         Some(self.classes)
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::LogOdds)
     }
 
-    fn many_rows(&self) -> Option<&dyn ManyRows> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(*self)
     }
 
     /// Of the whole record: r̄R bounds its gradient, c̄R² its curvature and the matrix above all curvatures.

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, Scores, of_predictor};
-use crate::predictor::{Predictor, Statistics};
+use crate::predictor::{Predictor, Shape, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
 use crate::spec::words::Short;
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
+use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
 use dp_pvi_numerics::count::negative_binomial;
-use dp_pvi_numerics::quadrature::sigmoid_moments;
+use dp_pvi_numerics::quadrature::{sigmoid_moments, softplus};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a negative binomial regression.
@@ -31,7 +32,7 @@ pub struct Written {
     dispersion: Option<f64>,
 }
 
-impl PublicHalf for NegativeBinomialRegression {
+impl ModelOptions for NegativeBinomialRegression {
     const NAME: &'static str = "negative-binomial-regression";
     const HELP: &'static str = "a count that spreads more than Poisson's, whose logarithm is linear in the features";
     type Written = Written;
@@ -71,10 +72,6 @@ impl ModelRules for NegativeBinomialRegression {
         Ok(of_predictor(outcome, Count { dispersion: self.dispersion }))
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predicts_counts(&self) -> bool {
         true
     }
@@ -83,8 +80,8 @@ impl ModelRules for NegativeBinomialRegression {
         Some(PredictorScale::LogRate)
     }
 
-    fn predictor(&self) -> Option<&dyn Predictor> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(*self)
     }
 
     /// With M = max(`label`, φ): |r| ≤ M, 0 ≤ c ≤ (`label` + φ)/4.
@@ -114,13 +111,30 @@ impl NegativeBinomialRegression {
     }
 }
 
-/// With B1 = E σ(w) and B2 = E σ(w)(1 − σ(w)), w = z − ln φ: r = y − (y + φ)B1, c = (y + φ)B2.
+/// With w = z − ln φ, B0 = E softplus(w), B1 = E σ(w) and B2 = E σ(w)(1 − σ(w)): f = ln Γ(y + φ) − ln Γ(φ) − ln y! + y(a − ln φ) − (y + φ)B0, r = y − (y + φ)B1,
+/// c = (y + φ)B2. ln p is a linear function less a positive multiple of softplus: log-concave.
 impl Predictor for NegativeBinomialRegression {
     #[inline]
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
         let moments = sigmoid_moments(mean - self.dispersion.ln(), variance);
         let total = target + self.dispersion;
         Statistics { residual: target - total * moments.sigmoid, curvature: total * moments.curvature }
+    }
+
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        let centred = mean - self.dispersion.ln();
+        let constant = negative_binomial::log_constant(target, self.dispersion);
+        constant + target * centred - (target + self.dispersion) * softplus(centred, variance)
+    }
+
+    /// At an optimum rates are about as large as counts, and c = mφ/(m + φ) where the rate is the count.
+    fn typical_curvature(&self, target: f64) -> f64 {
+        let rate = target.clamp(0.5, 1e6);
+        rate * self.dispersion / (rate + self.dispersion)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::LogConcave
     }
 
     /// (y + φ)/4, far below the bound for most counts.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::neural_network::{InvalidShape, Network, NetworkPredictor, Output};
 use crate::prediction::{Example, Law, Outcome, Prediction};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelRules, PublicHalf};
+use crate::{ModelOptions, ModelRules};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -59,7 +60,7 @@ pub struct Written {
     samples: Option<u32>,
 }
 
-impl PublicHalf for NeuralNetworkSpec {
+impl ModelOptions for NeuralNetworkSpec {
     const NAME: &'static str = "neural-network";
     const HELP: &'static str = "a number or a class, through ReLU layers";
     type Written = Written;
@@ -141,6 +142,10 @@ impl ModelRules for NeuralNetworkSpec {
                 "classes must be the number of values that the schema's label lists, which is of kind = \"classes\"",
             ),
         }
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::Own
     }
 
     fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::law::OrderedLaw;
 use super::rows::Thresholds;
-use crate::many_rows::ManyRows;
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome};
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
 use crate::spec::{Prior, PriorSpec, TaskError};
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges};
+use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of an ordinal regression.
@@ -42,7 +42,7 @@ pub struct Written {
 /// Most classes: scores have no more.
 const MAX_CLASSES: u32 = 100;
 
-impl PublicHalf for OrdinalRegression {
+impl ModelOptions for OrdinalRegression {
     const NAME: &'static str = "ordinal-regression";
     const HELP: &'static str = "one of several ordered classes, through a logit and thresholds";
     type Written = Written;
@@ -109,16 +109,12 @@ impl ModelRules for OrdinalRegression {
         Some(self.classes)
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::LogOdds)
     }
 
-    fn many_rows(&self) -> Option<&dyn ManyRows> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(*self)
     }
 
     /// Of the whole record: r̄R bounds its gradient, c̄R² its curvature and the matrix above all curvatures, under a mean field, too.

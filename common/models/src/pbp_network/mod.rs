@@ -1,4 +1,4 @@
-//! Probabilistic back-propagation for regression networks: the public half.
+//! Probabilistic back-propagation for regression networks: what is public of them.
 //!
 //! The model is y = f(x; W) + noise of precision γ, with rectified hidden layers, a linear output and a = W[z; 1]/√(inputs + 1) in every layer (the
 //! bias is the last column of W). w ~ N(0, 1/λ_w) with λ_w ~ Gamma, γ ~ Gamma; q = Π N(w; m, v)·Gamma(γ)·Gamma(λ_w).

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::pbp_network::predictive::NetworkPredictor;
 use crate::pbp_network::{Network, Posterior, network_posterior};
 use crate::prediction::{Example, Law, Outcome, Prediction, entries};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PublicHalf, TiltedForm};
+use crate::{ModelOptions, ModelRules, TiltedForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -35,7 +36,7 @@ pub struct Written {
     seed: Option<u32>,
 }
 
-impl PublicHalf for PbpNetwork {
+impl ModelOptions for PbpNetwork {
     const NAME: &'static str = "pbp-network";
     const HELP: &'static str = "a number with unknown noise, through ReLU layers, by moments";
     type Written = Written;
@@ -63,6 +64,10 @@ impl ModelRules for PbpNetwork {
             self.network(schema.dimension()).is_some(),
             "hidden needs one to many layers of at least one unit, of at most 2^26 weights in all",
         )
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::Own
     }
 
     fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {

@@ -4,13 +4,15 @@ use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
 use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::special::ln_gamma;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, Scores, of_predictor};
-use crate::predictor::{Predictor, Statistics};
+use crate::predictor::{Predictor, Shape, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PredictorScale, PublicHalf};
+use crate::{ModelOptions, ModelRules, PredictorScale};
 use dp_pvi_numerics::count;
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -19,7 +21,7 @@ use dp_pvi_schema::{LabelKind, Schema};
 #[serde(deny_unknown_fields)]
 pub struct PoissonRegression {}
 
-impl PublicHalf for PoissonRegression {
+impl ModelOptions for PoissonRegression {
     const NAME: &'static str = "poisson-regression";
     const HELP: &'static str = "a count, whose logarithm is linear in the features";
     type Written = Self;
@@ -45,10 +47,6 @@ impl ModelRules for PoissonRegression {
         Ok(of_predictor(outcome, Count))
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predicts_counts(&self) -> bool {
         true
     }
@@ -57,17 +55,30 @@ impl ModelRules for PoissonRegression {
         Some(PredictorScale::LogRate)
     }
 
-    fn predictor(&self) -> Option<&dyn Predictor> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(*self)
     }
 }
 
-/// With the expected rate m = exp(a + s²/2): r = y − m, c = m.
+/// With the expected rate m = exp(a + s²/2): f = ya − m − ln y!, r = y − m, c = m.
 impl Predictor for PoissonRegression {
     #[inline]
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
         let rate = (mean + 0.5 * variance).exp();
         Statistics { residual: target - rate, curvature: rate }
+    }
+
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        target * mean - (mean + 0.5 * variance).exp() - ln_gamma(target + 1.0)
+    }
+
+    /// At an optimum rates are about as large as counts.
+    fn typical_curvature(&self, target: f64) -> f64 {
+        target.clamp(0.5, 1e6)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::LogConcave
     }
 }
 

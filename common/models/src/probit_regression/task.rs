@@ -6,13 +6,15 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
-use crate::predictor::{Predictor, Statistics};
+use crate::predictor::{Predictor, Shape, Statistics, TiltedPredictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelRules, PredictorBounds, PredictorScale, PublicHalf, Ranges, TiltedForm};
+use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
 use dp_pvi_numerics::expectation::expectation;
-use dp_pvi_numerics::normal;
+use dp_pvi_numerics::normal::{self, log_cdf};
+use dp_pvi_numerics::tilted::Tilted;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a probit regression: none.
@@ -20,7 +22,7 @@ use dp_pvi_schema::{LabelKind, Schema};
 #[serde(deny_unknown_fields)]
 pub struct ProbitRegression {}
 
-impl PublicHalf for ProbitRegression {
+impl ModelOptions for ProbitRegression {
     const NAME: &'static str = "probit-regression";
     const HELP: &'static str = "one of two classes, through a probit";
     type Written = Self;
@@ -46,20 +48,12 @@ impl ModelRules for ProbitRegression {
         Some(2)
     }
 
-    fn tilted(&self) -> Option<TiltedForm> {
-        Some(TiltedForm::Predictor)
-    }
-
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::Probit)
     }
 
-    fn predictor(&self) -> Option<&dyn Predictor> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(*self)
     }
 
     /// That of the latent normal score.
@@ -85,9 +79,37 @@ impl Predictor for ProbitRegression {
         Statistics { residual, curvature }
     }
 
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        let sign = if target > 0.5 { 1.0 } else { -1.0 };
+        expectation(mean, variance, |z| [log_cdf(sign * z).value])[0]
+    }
+
+    /// −∂² ln Φ at 0 is 2/π.
+    fn typical_curvature(&self, _target: f64) -> f64 {
+        std::f64::consts::FRAC_2_PI
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::LogConcave
+    }
+
     /// About one a node of the rule for predictors of which little is known.
     fn cost(&self) -> u32 {
         73
+    }
+
+    fn tilted(&self) -> Option<Arc<dyn TiltedPredictor>> {
+        Some(Arc::new(*self))
+    }
+}
+
+impl TiltedPredictor for ProbitRegression {
+    /// Closed form: with t = √(1 + s²), w = ya/t and r = φ(w)/Φ(w), ln Z = ln Φ(w), α = yr/t, β = r(w + r)/(1 + s²).
+    fn tilted(&self, mean: f64, variance: f64, target: f64) -> Tilted {
+        let sign = if target > 0.5 { 1.0 } else { -1.0 };
+        let t2 = 1.0 + variance.max(0.0);
+        let at = log_cdf(sign * mean / t2.sqrt());
+        Tilted { log_normaliser: at.value, slope: sign * at.ratio / t2.sqrt(), curvature: at.ratio * at.excess / t2 }
     }
 }
 
@@ -101,7 +123,7 @@ impl PredictorLaw for Probit {
 
     fn log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
         let sign = if target > 0.5 { 1.0 } else { -1.0 };
-        normal::log_cdf(sign * mean / (1.0 + variance).sqrt()).value
+        log_cdf(sign * mean / (1.0 + variance).sqrt()).value
     }
 }
 

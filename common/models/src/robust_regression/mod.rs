@@ -14,4 +14,4 @@
 
 mod task;
 
-pub use task::RobustRegression;
+pub use task::{RobustRegression, Student};

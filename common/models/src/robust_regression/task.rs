@@ -4,14 +4,16 @@ use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
 use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_expfam::special::ln_gamma;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
-use crate::predictor::{Predictor, Statistics};
+use crate::predictor::{Predictor, Shape, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{LearnedScale, ModelRules, ModelSpec, PredictorBounds, PredictorScale, PublicHalf, Ranges};
+use crate::{LearnedScale, ModelOptions, ModelRules, ModelSpec, PredictorBounds, PredictorScale, Ranges};
 use dp_pvi_numerics::observation::Precision;
 use dp_pvi_numerics::student::NormalPlusStudent;
 use dp_pvi_schema::{LabelKind, Schema};
@@ -54,7 +56,7 @@ enum WrittenScale {
 const SHAPE: f64 = 1.0;
 const RATE: f64 = 0.25;
 
-impl PublicHalf for RobustRegression {
+impl ModelOptions for RobustRegression {
     const NAME: &'static str = "robust-regression";
     const HELP: &'static str = "a number with outliers, linear in the features, with noise of Student's distribution";
     type Written = Written;
@@ -118,16 +120,12 @@ impl ModelRules for RobustRegression {
         Ok(of_predictor(outcome, HeavyTailed(Self { scale, learned: None, ..*self })))
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::Label)
     }
 
-    fn predictor(&self) -> Option<&dyn Predictor> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(Student::new(self.degrees_of_freedom, self.scale))
     }
 
     fn outcome_sd(&self) -> f64 {
@@ -150,11 +148,6 @@ impl ModelRules for RobustRegression {
         self.learned.map(|_| Self { scale, learned: None, ..*self }.into())
     }
 
-    /// The information of Student's distribution is (ν + 1)/((ν + 3)σ²) (Lange, Little and Taylor 1989), and E c = 1/σ².
-    fn information_share(&self) -> f64 {
-        (self.degrees_of_freedom + 1.0) / (self.degrees_of_freedom + 3.0)
-    }
-
     /// |r| ≤ (ν + 1)/(2σ√ν), 0 ≤ c ≤ (ν + 1)/(νσ²); of (σr, σ²c) where σ is learned.
     ///
     /// # Privacy
@@ -173,13 +166,56 @@ impl ModelRules for RobustRegression {
     }
 }
 
-/// With Q = (y − a)² + s²: r = (ν + 1)(y − a)/(νσ² + Q), c = (ν + 1)/(νσ² + Q).
-impl Predictor for RobustRegression {
+/// The likelihood. t is normal with precision ω ~ Gamma(ν/2, ν/2). With ω of a record integrated by a distribution of its own, and Q = (y − a)² + s²,
+/// f = ln Γ((ν + 1)/2) − ln Γ(ν/2) − ½ ln(πνσ²) − ((ν + 1)/2) ln(1 + Q/(νσ²)), a lower bound of E log p by Jensen's inequality, and log p itself where s² = 0.
+///
+/// f is not concave in a, but convex in Q. A step of natural-gradient ascent maximises the tangent of f in Q, which lies below f, so that no step of an exact fit
+/// makes the bound smaller.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Student {
+    degrees_of_freedom: f64,
+    scale: f64,
+    /// What of f does not depend on Q.
+    log_constant: f64,
+}
+
+impl Student {
+    /// With ν and σ, both above 0.
+    #[must_use]
+    pub fn new(degrees_of_freedom: f64, scale: f64) -> Self {
+        let gamma = ln_gamma(0.5 * (degrees_of_freedom + 1.0)) - ln_gamma(0.5 * degrees_of_freedom);
+        let log_constant = gamma - 0.5 * (std::f64::consts::PI * degrees_of_freedom * scale * scale).ln();
+        Self { degrees_of_freedom, scale, log_constant }
+    }
+}
+
+/// r = (ν + 1)(y − a)/(νσ² + Q), c = (ν + 1)/(νσ² + Q).
+impl Predictor for Student {
     #[inline]
     fn statistics(&self, mean: f64, variance: f64, target: f64) -> Statistics {
         let (nu, error) = (self.degrees_of_freedom, target - mean);
         let curvature = (nu + 1.0) / (nu * self.scale * self.scale + error * error + variance);
         Statistics { residual: curvature * error, curvature }
+    }
+
+    fn expected_log_density(&self, mean: f64, variance: f64, target: f64) -> f64 {
+        let (nu, scale) = (self.degrees_of_freedom, self.scale);
+        let square = (target - mean).powi(2) + variance;
+        self.log_constant - 0.5 * (nu + 1.0) * (square / (nu * scale * scale)).ln_1p()
+    }
+
+    /// E c where y has its distribution.
+    fn typical_curvature(&self, _target: f64) -> f64 {
+        self.scale.powi(-2)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Other
+    }
+
+    /// The information of Student's distribution is (ν + 1)/((ν + 3)σ²) (Lange, Little and Taylor 1989), and E c = 1/σ².
+    fn information_share(&self) -> f64 {
+        (self.degrees_of_freedom + 1.0) / (self.degrees_of_freedom + 3.0)
     }
 }
 
@@ -225,7 +261,7 @@ mod tests {
     use dp_pvi_schema::Schema;
     use proptest::prelude::*;
 
-    use super::{HeavyTailed, RobustRegression};
+    use super::{HeavyTailed, RobustRegression, Student};
     use crate::prediction::{Level, Prediction, PredictorLaw};
     use crate::predictor::Predictor;
     use crate::{ModelFamily, ModelRules, ModelSpec, Ranges};
@@ -288,7 +324,7 @@ mod tests {
         for k in -40_000..=40_000 {
             let y = 1e-2 * f64::from(k);
             let weight = 1e-2 * law.log_density(0.0, 0.0, y).exp();
-            let t = Predictor::statistics(&MODEL, 0.0, 0.0, y).curvature * y * y;
+            let t = Student::new(4.0, 0.5).statistics(0.0, 0.0, y).curvature * y * y;
             assert!((0.0..=5.0).contains(&t));
             mean += weight * t;
             square += weight * 0.25 * (t - 1.0).powi(2);
@@ -338,12 +374,12 @@ mod tests {
         for k in -20_000..=20_000 {
             let y = 1e-2 * f64::from(k);
             let weight = 1e-2 * law.log_density(0.0, 0.0, y).exp();
-            let [below, at, above] = [-1e-4, 0.0, 1e-4].map(|mean| Predictor::statistics(&MODEL, mean, 0.0, y));
+            let [below, at, above] = [-1e-4, 0.0, 1e-4].map(|mean| Student::new(4.0, 0.5).statistics(mean, 0.0, y));
             curvature += weight * at.curvature;
             square += weight * at.residual * at.residual;
             slope += weight * (below.residual - above.residual) / 2e-4;
         }
-        let share = MODEL.information_share();
+        let share = Student::new(4.0, 0.5).information_share();
         assert!((curvature - 4.0).abs() < 1e-4, "{curvature}");
         assert!((square - share * curvature).abs() < 1e-4 && (slope - share * curvature).abs() < 1e-4, "{square} {slope}");
     }
@@ -358,7 +394,7 @@ mod tests {
             let bounds = model.predictor_bounds(Ranges { row: 1.0, label: 1.0 }).unwrap();
             for target in [mean + error, mean + scale * nu.sqrt(), 1e12] {
                 for variance in [sd * sd, 0.0] {
-                    let at = Predictor::statistics(&model, mean, variance, target);
+                    let at = Student::new(model.degrees_of_freedom, model.scale).statistics(mean, variance, target);
                     prop_assert!(at.residual.abs() <= bounds.residual * (1.0 + 1e-12), "{at:?}");
                     prop_assert!((0.0..=bounds.curvature * (1.0 + 1e-12)).contains(&at.curvature), "{at:?}");
                 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
+use crate::likelihood::Likelihood;
 use crate::prediction::{Example, Law, Outcome, Prediction, Reconstructed, dense, most_likely};
 use crate::sigmoid_belief::hidden::{Batch, Prepared};
 use crate::sigmoid_belief::{Network, Shape};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
-use crate::{ModelRules, PublicHalf, StatisticsForm};
+use crate::{ModelOptions, ModelRules, StatisticsForm};
 use dp_pvi_numerics::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
@@ -45,7 +46,7 @@ pub struct Written {
     start_scale: Option<f64>,
 }
 
-impl PublicHalf for SigmoidBeliefSpec {
+impl ModelOptions for SigmoidBeliefSpec {
     const NAME: &'static str = "sigmoid-belief";
     const HELP: &'static str = "binary images from hidden binary units";
     type Written = Written;
@@ -88,6 +89,10 @@ impl ModelRules for SigmoidBeliefSpec {
         require(positive(self.bias_scale), "bias_scale must be a number between 1e-30 and 1e30")?;
         require(self.start_scale >= 1e-3 && self.start_scale <= 10.0, "start_scale must lie between 0.001 and 10")?;
         self.shape(schema.dimension()).map(|_| ())
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::Own
     }
 
     fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {

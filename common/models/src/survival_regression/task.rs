@@ -6,13 +6,13 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
-use crate::many_rows::ManyRows;
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome};
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
 use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::survival::{SurvivalLaw, SurvivalModel};
-use crate::{Lengths, ModelRules, PredictorScale, PublicHalf};
+use crate::{Lengths, ModelOptions, ModelRules, PredictorScale};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a survival regression.
@@ -45,7 +45,7 @@ pub struct Written {
 /// Most intervals: a record has as many rows.
 const MAX_INTERVALS: usize = 200;
 
-impl PublicHalf for SurvivalRegression {
+impl ModelOptions for SurvivalRegression {
     const NAME: &'static str = "survival-regression";
     const HELP: &'static str = "a time until an event, with proportional hazards and a baseline that is constant between cuts";
     type Written = Written;
@@ -132,16 +132,12 @@ impl ModelRules for SurvivalRegression {
         true
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::LogHazard)
     }
 
-    fn many_rows(&self) -> Option<&dyn ManyRows> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(self.clone())
     }
 
     fn survival(&self) -> Option<&dyn SurvivalModel> {

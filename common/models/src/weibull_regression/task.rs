@@ -6,13 +6,13 @@ use std::sync::Arc;
 use dp_pvi_expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
-use crate::many_rows::ManyRows;
+use crate::likelihood::Likelihood;
 use crate::prediction::{Law, Outcome};
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
 use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::survival::{SurvivalLaw, SurvivalModel};
-use crate::{Lengths, ModelRules, PredictorScale, PublicHalf};
+use crate::{Lengths, ModelOptions, ModelRules, PredictorScale};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a Weibull regression.
@@ -38,7 +38,7 @@ pub struct Written {
     shape_scale: Option<f64>,
 }
 
-impl PublicHalf for WeibullRegression {
+impl ModelOptions for WeibullRegression {
     const NAME: &'static str = "weibull-regression";
     const HELP: &'static str = "a time until an event, with a hazard that rises or falls as a power of time";
     type Written = Written;
@@ -96,16 +96,12 @@ impl ModelRules for WeibullRegression {
         true
     }
 
-    fn is_linear(&self) -> bool {
-        true
-    }
-
     fn predictor_scale(&self) -> Option<PredictorScale> {
         Some(PredictorScale::LogHazard)
     }
 
-    fn many_rows(&self) -> Option<&dyn ManyRows> {
-        Some(self)
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(*self)
     }
 
     fn survival(&self) -> Option<&dyn SurvivalModel> {

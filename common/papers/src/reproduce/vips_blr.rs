@@ -15,8 +15,8 @@ use std::path::Path;
 
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_inference::capabilities::statistics::polya_gamma::{Blocks, LogisticStatistics};
 use dp_pvi_inference::capabilities::statistics::total;
-use dp_pvi_inference::models::logistic_regression::polya_gamma::{Blocks, LogisticStatistics};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::numerics::polya_gamma::{m_step, raise_to, sensitivities};

@@ -21,8 +21,7 @@ impl ResolvedTask {
         self.update.rules().check(&self.setting())?;
         let (update, model) = (self.update.rules().carries_offsets(), self.model.rules());
         crate::spec::check_offset(&schema, self.design.as_ref(), update && model.takes_offsets())?;
-        let linear = model.predictor().is_some() || model.many_rows().is_some();
-        crate::spec::check_weights(&schema, self.design.as_ref(), update && linear)?;
+        crate::spec::check_weights(&schema, self.design.as_ref(), update && model.is_linear())?;
         self.check_priors(&schema)?;
         if let Some(reach) = Reach::of(&self.model, &schema, &self.setting().priors()) {
             reach.check(&self.model, &schema)?;

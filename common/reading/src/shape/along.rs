@@ -41,7 +41,7 @@ impl Along {
     /// Of records of one row each, at this state. `None` for other models, and where the point is the origin.
     pub(crate) fn new(task: &Setting<'_>, spec: &NaturalGradientSpec, state: &[f64]) -> Option<Self> {
         let rules = task.model.rules();
-        let predictor = rules.predictor().filter(|_| rules.many_rows().is_none() && task.learned_scale().is_none())?;
+        let predictor = rules.predictor().filter(|_| task.learned_scale().is_none())?;
         let schema = task.parsed_schema().ok()?;
         let q = NaturalGradientRule::point(task.family(), state).ok()?;
         let point = q.standard().mean().to_vec();
@@ -55,7 +55,7 @@ impl Along {
             return None;
         }
         let spread = task.feature_bound.powi(2) * largest_variance(q.standard(), task.priors_at(state).widest());
-        let most = most_of_a_record(predictor, spec, (far, offset), labels, spread);
+        let most = most_of_a_record(predictor.as_ref(), spec, (far, offset), labels, spread);
         Some(Self { point, gradient: most[0], curvature: most[1] })
     }
 }

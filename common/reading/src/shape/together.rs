@@ -39,7 +39,7 @@ impl Together {
     pub(crate) fn new(task: &Setting<'_>, spec: &NaturalGradientSpec, units: u64, gram: &[f64]) -> Option<Self> {
         let rules = task.model.rules();
         let constant = rules.predictor().is_some_and(|predictor| predictor.has_constant_curvature());
-        let fits = rules.many_rows().is_none() && (rules.has_two_classes() || constant) && task.learned_scale().is_none();
+        let fits = (rules.has_two_classes() || constant) && task.learned_scale().is_none();
         let first = moments(task, spec, 0, units).ok().flatten()?;
         if !fits || task.privacy.unit != PrivacyUnit::Record || gram.len() != triangle(first.dimension) {
             return None;

@@ -3,10 +3,12 @@
 use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_inference::capabilities::LocalOptimum;
-use dp_pvi_inference::capabilities::glm::{self, LinearPredictor, Statistics};
-use dp_pvi_inference::models::negative_binomial_regression::NegativeBinomial;
-use dp_pvi_inference::models::robust_regression::Robust;
+use dp_pvi_inference::capabilities::glm;
+use dp_pvi_inference::capabilities::predictor::PredictorModel;
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_posterior::models::negative_binomial_regression::NegativeBinomialRegression;
+use dp_pvi_posterior::models::predictor::{Predictor, Statistics};
+use dp_pvi_posterior::models::robust_regression::Student;
 use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
 use dp_pvi_posterior::schema::public::Extra;
@@ -83,7 +85,7 @@ pub(super) fn multinomial(node: &Node<'_>) -> Outcome {
 pub(super) fn negative_binomial(node: &Node<'_>) -> Outcome {
     let tolerance = node.get("tolerance")?.number()?;
     for point in node.get("points")?.list()? {
-        let model = NegativeBinomial::new(point.get("dispersion")?.number()?);
+        let model = NegativeBinomialRegression { dispersion: point.get("dispersion")?.number()? };
         check_point(&model, &point, tolerance)?;
     }
     Ok(())
@@ -92,7 +94,7 @@ pub(super) fn negative_binomial(node: &Node<'_>) -> Outcome {
 pub(super) fn robust(node: &Node<'_>) -> Outcome {
     let tolerance = node.get("tolerance")?.number()?;
     for point in node.get("points")?.list()? {
-        let model = Robust::new(point.get("nu")?.number()?, point.get("sd")?.number()?);
+        let model = Student::new(point.get("nu")?.number()?, point.get("sd")?.number()?);
         let (at, square) = check_point(&model, &point, tolerance)?;
         point.key_equals("scale_statistic", [at.curvature * square], tolerance)?;
     }
@@ -100,7 +102,7 @@ pub(super) fn robust(node: &Node<'_>) -> Outcome {
 }
 
 /// Value, residual and curvature; returns the last two, and Q.
-fn check_point(model: &impl LinearPredictor, point: &Node<'_>, tolerance: f64) -> Result<(Statistics, f64), String> {
+fn check_point(model: &dyn Predictor, point: &Node<'_>, tolerance: f64) -> Result<(Statistics, f64), String> {
     let number = |key: &str| point.get(key)?.number();
     let (mean, variance, target) = (number("mean")?, number("variance")?, number("target")?);
     let at = model.statistics(mean, variance, target);
@@ -119,10 +121,10 @@ fn negative_binomial_mean_field(node: &Node<'_>) -> Outcome {
 }
 
 fn weighted_optimum(node: &Node<'_>, part: &str) -> Outcome {
-    let model = NegativeBinomial::new(node.get("dispersion")?.number()?);
+    let model = NegativeBinomialRegression { dispersion: node.get("dispersion")?.number()? };
     let (offset, weights) = (node.at("offset")?, node.at("weights")?);
     let beside = |i: usize| (offset[i], Extra { weight: weights[i], ..Extra::NONE });
-    optimum(node, part, &model, &table_of(&node.get("x")?.rows()?, &node.at("target")?, beside)?)
+    optimum(node, part, PredictorModel::of(model), &table_of(&node.get("x")?.rows()?, &node.at("target")?, beside)?)
 }
 
 fn robust_full(node: &Node<'_>) -> Outcome {
@@ -142,8 +144,8 @@ fn unknown_scale(node: &Node<'_>) -> Outcome {
         let (start, expected) = prior_and_precision(node, &part, family)?;
         let (mut q, mut scale) = (start.clone(), prior);
         for _ in 0..100 {
-            let model = Robust::new(node.get("nu")?.number()?, scale.scale());
-            q = model.local_optimum(&data, &start, &q).map_err(message)?;
+            let model = Student::new(node.get("nu")?.number()?, scale.scale());
+            q = PredictorModel::of(model).local_optimum(&data, &start, &q).map_err(message)?;
             let [count, statistic] = glm::scale_sums(&model, &data, q.standard());
             scale = prior.and(count, statistic, scale.square());
         }
@@ -157,18 +159,18 @@ fn unknown_scale(node: &Node<'_>) -> Outcome {
 }
 
 fn robust_optimum(node: &Node<'_>, part: &str) -> Outcome {
-    let model = Robust::new(node.get("nu")?.number()?, node.get("sd")?.number()?);
-    optimum(node, part, &model, &table(&node.get("x")?.rows()?, &node.at("target")?)?)
+    let model = Student::new(node.get("nu")?.number()?, node.get("sd")?.number()?);
+    optimum(node, part, PredictorModel::of(model), &table(&node.get("x")?.rows()?, &node.at("target")?)?)
 }
 
 /// The optimum of a part, from the prior, with what it is worth.
-fn optimum(node: &Node<'_>, part: &str, model: &(impl LinearPredictor + LocalOptimum), data: &RecordTable) -> Outcome {
+fn optimum(node: &Node<'_>, part: &str, model: PredictorModel, data: &RecordTable) -> Outcome {
     let stated = node.get(part)?;
     let (prior, expected) = prior_and_precision(node, node, part)?;
     let q = model.local_optimum(data, &prior, &prior).map_err(message)?;
     stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
     same_precision(part, &q, &expected)?;
-    let fit = glm::total(model, data, &q);
+    let fit = glm::total(model.0.as_ref(), data, &q);
     stated.key_equals("expected_log_likelihood", [fit], FIXED_POINT)?;
     stated.key_equals("elbo", [fit - q.kl(&prior)], FIXED_POINT)
 }
@@ -197,16 +199,16 @@ fn same_precision(part: &str, q: &Gaussian, expected: &[f64]) -> Outcome {
 
 fn negative_binomial_oracle(node: &Node<'_>) -> Outcome {
     let part = node.get("negative_binomial")?;
-    oracle(node, &part, &NegativeBinomial::new(part.get("dispersion")?.number()?))
+    oracle(node, &part, &PredictorModel::of(NegativeBinomialRegression { dispersion: part.get("dispersion")?.number()? }))
 }
 
 fn robust_oracle(node: &Node<'_>) -> Outcome {
     let part = node.get("robust")?;
-    oracle(node, &part, &Robust::new(part.get("nu")?.number()?, part.get("noise_sd")?.number()?))
+    oracle(node, &part, &PredictorModel::of(Student::new(part.get("nu")?.number()?, part.get("noise_sd")?.number()?)))
 }
 
 /// A fit with an intercept: mean and standard deviation as stated, and the mean near another program's estimate.
-fn oracle(node: &Node<'_>, part: &Node<'_>, model: &impl LocalOptimum) -> Outcome {
+fn oracle(node: &Node<'_>, part: &Node<'_>, model: &PredictorModel) -> Outcome {
     let x: Vec<Vec<f64>> = node.get("x")?.rows()?.into_iter().map(|row| [vec![1.0], row].concat()).collect();
     let d = x.first().map_or(0, Vec::len);
     let family = Family::FullGaussian { dimension: d };

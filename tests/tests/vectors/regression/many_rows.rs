@@ -134,7 +134,7 @@ pub(super) fn ordinal_oracle(node: &Node<'_>) -> Outcome {
     let (x, model) = (node.get("x")?.rows()?, ordinal(&part)?);
     let width = x.first().map_or(0, Vec::len);
     let data = table(&x, &ordered(part.at("target")?))?;
-    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(model), &data, part.at("mean")?.len())?;
+    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(Arc::new(model)), &data, part.at("mean")?.len())?;
     let mean = q.standard().mean();
     let estimate = [&mean[..width], &model.thresholds_at(&mean[width..])].concat();
     near(&part, &estimate, &sd)
@@ -147,7 +147,7 @@ fn weighted(node: &Node<'_>, targets: Vec<f64>) -> Result<RecordTable, String> {
 }
 
 /// The optimum of a part, from the prior, with what it is worth.
-pub(super) fn optimum<M: ManyRows>(node: &Node<'_>, part: &str, model: M, data: &RecordTable) -> Outcome {
+pub(super) fn optimum<M: ManyRows + 'static>(node: &Node<'_>, part: &str, model: M, data: &RecordTable) -> Outcome {
     let (mean, precision) = (node.at("prior_mean")?, node.at("prior_precision")?);
     let d = mean.len();
     let stated = node.get(part)?;
@@ -160,7 +160,7 @@ pub(super) fn optimum<M: ManyRows>(node: &Node<'_>, part: &str, model: M, data: 
     };
     let h = mean.iter().zip(&precision).map(|(mean, precision)| mean * precision);
     let prior = Gaussian::from_natural(family, h.chain(block).collect()).map_err(message)?;
-    let model = ManyRowsModel(model);
+    let model = ManyRowsModel(Arc::new(model));
     let q = LocalOptimum::local_optimum(&model, data, &prior, &prior).map_err(message)?;
     stated.key_equals("mean", q.standard().mean(), FIXED_POINT)?;
     let far = q.natural()[d..].iter().zip(&expected).find(|(found, stated)| (*found - *stated).abs() > FIXED_POINT * stated.abs().max(1.0));
@@ -179,7 +179,7 @@ pub(super) fn multinomial_oracle(node: &Node<'_>) -> Outcome {
     let data = table(&x, &part.at("target")?)?;
     let model = MultinomialRegression { classes: classes(&part)? };
     let d = part.at("mean")?.len();
-    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(model), &data, d)?;
+    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(Arc::new(model)), &data, d)?;
     near(&part, q.standard().mean(), &sd)
 }
 

@@ -1,5 +1,7 @@
 //! `survival`, `survival_optimum`, `weibull`, `weibull_optimum`, the survival curves of `report`, and fits beside those of other programs.
 
+use std::sync::Arc;
+
 use dp_pvi_inference::capabilities::many_rows::ManyRowsModel;
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::models::ModelRules;
@@ -135,7 +137,7 @@ pub(super) fn survival_oracle(node: &Node<'_>) -> Outcome {
     let data = events(&part, &node.get("x")?.rows()?)?;
     let model = piecewise(&part)?;
     let baseline = model.cuts.len() - 1;
-    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(model), &data, part.at("mean")?.len())?;
+    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(Arc::new(model)), &data, part.at("mean")?.len())?;
     near(&part, q.standard().mean(), &sd)?;
     let far = part
         .at("cox")?
@@ -149,7 +151,7 @@ pub(super) fn survival_oracle(node: &Node<'_>) -> Outcome {
 pub(super) fn weibull_oracle(node: &Node<'_>) -> Outcome {
     let part = node.get("weibull")?;
     let x: Vec<Vec<f64>> = node.get("x")?.rows()?.into_iter().map(|row| [vec![1.0], row].concat()).collect();
-    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(shape(&part)?), &events(&part, &x)?, part.at("mean")?.len())?;
+    let (q, sd) = oracle_fit(node, &part, ManyRowsModel(Arc::new(shape(&part)?)), &events(&part, &x)?, part.at("mean")?.len())?;
     near(&part, q.standard().mean(), &sd)
 }
 

@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
     use crate::mean_field::ScaleCoordinate;
-    use crate::models::logistic_regression::LogisticRegression;
+    use crate::testing::logistic;
     use crate::testing::{close, random_units, spec, table};
 
     /// No record's term is longer than C; a record's weight is the same for either class, and some are below 1; the scales are in the term.
@@ -83,14 +83,15 @@ mod tests {
         spec.level_exponent = Some(0.5);
         let scales = [0.5, 1.0, 1.0, 1.5];
         let point = MeanField::new(vec![0.9, -0.4, 0.3, 0.1], vec![0.2; d], ScaleCoordinate::HalfVariance { weight: 1.0 }).unwrap();
-        let reweighted = Reweighted::new(&LogisticRegression, &spec, &scales);
+        let likelihood = logistic();
+        let reweighted = Reweighted::new(&likelihood, &spec, &scales);
         let mut shortened = 0;
         let data = table(d, &random_units(3, 200, d));
         for record in data.records() {
             let ratio = |target: f64| {
                 let record = RecordView { target, ..record };
                 let (mut plain, mut term) = (Term::default(), Term::default());
-                LogisticRegression.gradient(record, &point, &mut plain);
+                likelihood.gradient(record, &point, &mut plain);
                 reweighted.inner().gradient(record, &point, &mut term);
                 let length = term.entries().map(|(_, value)| value * value).sum::<f64>().sqrt();
                 assert!(length <= clip * (1.0 + 1e-12));

@@ -16,6 +16,7 @@
 use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
+use dp_pvi_models::predictor::{Predicted, Predictor, Statistics};
 use dp_pvi_posterior::methods::NaturalGradientRule;
 use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ScaleWeights, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{SumMechanism, Summation, Summed, Term};
@@ -23,7 +24,7 @@ use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::{Asked, SumOfTerms};
 use super::{Job, Output, only_step};
-use crate::capabilities::glm::{LinearPredictor, Predicted, Statistics, predictor_of, project, scale_statistic, statistics_of_many};
+use crate::capabilities::glm::{predictor_of, project, scale_statistic};
 use crate::capabilities::many_rows;
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
@@ -71,7 +72,7 @@ fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, Infer
         None => sum.each(|unit, _, (), term| unit.records().for_each(|record| terms.add(record, term))),
         Some(predictor) => sum.each_in_lanes(
             |unit, _, (), notes| unit.records().for_each(|record| notes.push(terms.predicted(record))),
-            |predictors| statistics_of_many(predictor, predictors),
+            |predictors| predictor.statistics_of_many(predictors),
             |unit, _, (), predictors, term| {
                 unit.records().zip(predictors).for_each(|(record, predicted)| terms.add_at(predictor, record, predicted, term));
             },
@@ -142,7 +143,7 @@ impl OwnUnits {
     }
 
     /// t − m.
-    fn statistic_of(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, mean: f64, variance: f64) -> f64 {
+    fn statistic_of(&self, predictor: &dyn Predictor, record: RecordView<'_>, mean: f64, variance: f64) -> f64 {
         let curvature = predictor.statistics(mean, variance, record.target).curvature;
         scale_statistic(curvature, record.target - mean, variance, self.largest) - 0.5 * self.largest
     }
@@ -154,9 +155,9 @@ impl OwnUnits {
 }
 
 enum Kind<'a> {
-    Gram(&'a dyn LinearPredictor),
-    MeanField(&'a dyn LinearPredictor, MeanField),
-    Full(&'a dyn LinearPredictor, Standard),
+    Gram(&'a dyn Predictor),
+    MeanField(&'a dyn Predictor, MeanField),
+    Full(&'a dyn Predictor, Standard),
     /// Of models whose record becomes several rows.
     GramOfRows(&'a dyn ManyRows),
     Rows(&'a dyn ManyRows, Standard),
@@ -191,7 +192,7 @@ impl<'a> Terms<'a> {
                 }
             }
         };
-        let of_class = job.task.model.rules().residual_is_of_class();
+        let of_class = model.linear_predictor().is_some_and(Predictor::residual_is_of_class);
         Ok(Self { spec: *spec, dimension: family.dimension(), of_class, scale: OwnUnits::of(spec, job)?, kind })
     }
 
@@ -226,7 +227,7 @@ impl<'a> Terms<'a> {
     }
 
     /// Where a term follows from a predictor of one dimension: [`Self::add`] is [`Self::predicted`], its statistics and [`Self::add_at`].
-    fn predictor(&self) -> Option<&'a dyn LinearPredictor> {
+    fn predictor(&self) -> Option<&'a dyn Predictor> {
         match self.kind {
             Kind::MeanField(predictor, _) | Kind::Full(predictor, _) => Some(predictor),
             Kind::Gram(_) | Kind::GramOfRows(_) | Kind::Rows(..) => None,
@@ -246,7 +247,7 @@ impl<'a> Terms<'a> {
 
     /// Adds a record's term, its predictor and what the likelihood says of it being known.
     #[inline]
-    fn add_at(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, predicted: &Predicted, term: &mut Term) {
+    fn add_at(&self, predictor: &dyn Predictor, record: RecordView<'_>, predicted: &Predicted, term: &mut Term) {
         let Some(Statistics { residual, curvature }) = self.statistics(predictor, record, predicted) else { return };
         let (offset, weight) = (self.offset(), self.spec.curvature_weight * curvature);
         let (indices, values) = (record.indices.iter(), record.values.iter());
@@ -287,7 +288,7 @@ impl<'a> Terms<'a> {
     /// Residual and curvature within their bounds, times the record's own weight (`weights` of the model), and times that which keeps it within C where the update
     /// is `weighted`.
     #[inline]
-    fn statistics(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, predicted: &Predicted) -> Option<Statistics> {
+    fn statistics(&self, predictor: &dyn Predictor, record: RecordView<'_>, predicted: &Predicted) -> Option<Statistics> {
         let Predicted { mean, variance, statistics: own, .. } = *predicted;
         if !(own.residual.is_finite() && own.curvature.is_finite() && variance.is_finite() && record.extra.weight.is_finite()) {
             return None;
@@ -334,7 +335,7 @@ impl<'a> Terms<'a> {
     }
 
     /// w(t − m) and w, where the scale is learned; of a record that is known to be finite.
-    fn scale_of(&self, predictor: &dyn LinearPredictor, record: RecordView<'_>, (mean, variance): (f64, f64), term: &mut Term) {
+    fn scale_of(&self, predictor: &dyn Predictor, record: RecordView<'_>, (mean, variance): (f64, f64), term: &mut Term) {
         let Some(scale) = self.scale else { return };
         let weight = record.extra.weight;
         term.add(scale.place, scale.weights.statistic * weight * scale.statistic_of(predictor, record, mean, variance));

@@ -11,7 +11,7 @@ use dp_pvi_privacy::{SiteState, UnitTable};
 
 use super::{Job, Terms};
 use crate::models::{self, Model};
-use crate::testing::{close, matrix, random_units, rows, table, task, vector, vectors};
+use crate::testing::{close, logistic, matrix, random_units, rows, table, task, vector, vectors};
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::public::Extra;
 
@@ -113,8 +113,7 @@ fn without_noise_the_limit_is_the_optimum() {
             let task = task_with(spec, approximation, 4, 300);
             let states = without_noise(&task, &spec, &data);
             let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
-            let optimum =
-                models::logistic_regression::LogisticRegression.local_optimum().unwrap().local_optimum(&data, &prior, &prior).unwrap();
+            let optimum = logistic().local_optimum().unwrap().local_optimum(&data, &prior, &prior).unwrap();
             let last = task.posterior(states.last().unwrap());
             let size = optimum.natural().iter().fold(1.0f64, |m, v| m.max(v.abs()));
             close(last, optimum.natural(), tolerance * size);
@@ -131,7 +130,7 @@ fn without_noise_every_step_raises_the_bound() {
     let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
     let bound = |state: &Vec<f64>| {
         let q = Gaussian::from_natural(task.family(), task.posterior(state).to_vec()).unwrap();
-        crate::capabilities::glm::total(&models::logistic_regression::LogisticRegression, &data, &q) - q.kl(&prior)
+        crate::capabilities::glm::total(&logistic_regression::LogisticRegression {}, &data, &q) - q.kl(&prior)
     };
     let bounds: Vec<f64> = without_noise(&task, &spec, &data)[1..].iter().map(bound).collect();
     for pair in bounds.windows(2) {

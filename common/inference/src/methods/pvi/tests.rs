@@ -8,8 +8,7 @@ use dp_pvi_privacy::{Payload, SiteState, Units};
 use crate::capabilities::LocalOptimum;
 use crate::capabilities::glm::scale_sums;
 use crate::methods::{Job, run};
-use crate::models::robust_regression::Robust;
-use crate::testing::{SeededNoise, close, permit, random_units, table, task};
+use crate::testing::{SeededNoise, close, permit, random_units, robust, table, task};
 
 const PRIOR: Precision = Precision { shape: 1.5, rate: 0.4 };
 
@@ -54,9 +53,9 @@ fn sites_that_learn_the_scale_end_at_the_optimum_of_all_records() {
             let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
             let (mut q, mut scale) = (prior.clone(), PRIOR);
             for _ in 0..200 {
-                let model = Robust::new(4.0, scale.scale());
+                let model = robust(4.0, scale.scale());
                 q = LocalOptimum::local_optimum(&model, &all, &prior, &q).unwrap();
-                let [count, statistic] = scale_sums(&model, &all, q.standard());
+                let [count, statistic] = scale_sums(model.0.as_ref(), &all, q.standard());
                 scale = PRIOR.and(count, statistic, scale.square());
             }
             let found = task.scale_at(&state).unwrap();

@@ -14,7 +14,7 @@ use dp_pvi_privacy::{Argument, Payload, Pending, Sensitive, SiteState, Units};
 use super::Fit;
 use crate::methods::{Job, run};
 use crate::models::{self, Model};
-use crate::testing::{SeededNoise, close, matrix, permit_under, random_units, rows, table, task, vector, vectors};
+use crate::testing::{SeededNoise, close, logistic, matrix, permit_under, random_units, rows, table, task, vector, vectors};
 use dp_pvi_records::RecordTable;
 
 const METRICS: [ClipMetric; 5] = [ClipMetric::Flat, ClipMetric::FlatHalf, ClipMetric::Block, ClipMetric::Centred, ClipMetric::Whitened];
@@ -114,7 +114,7 @@ fn without_noise_virtual_clients_reach_the_optimum() {
         }
         let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
         let all = table(3, &raw);
-        let optimum = models::logistic_regression::LogisticRegression.local_optimum().unwrap().local_optimum(&all, &prior, &prior).unwrap();
+        let optimum = logistic().local_optimum().unwrap().local_optimum(&all, &prior, &prior).unwrap();
         close(&lambda, optimum.natural(), 1e-6);
         // T16.1: λ = λ0 + Σ λ_m.
         let total: Vec<f64> =

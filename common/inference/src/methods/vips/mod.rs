@@ -28,10 +28,10 @@ use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 use super::asked::Asked;
 use super::{Job, Output, only_step};
 use crate::capabilities::statistics::ExpectedStatistics;
+use crate::capabilities::statistics::linear_noise::LinearStatistics;
+use crate::capabilities::statistics::polya_gamma::{Blocks, LogisticStatistics};
 use crate::error::InferenceError;
 use crate::models::latent_dirichlet::DocumentStatistics;
-use crate::models::linear_regression::unknown_noise::LinearStatistics;
-use crate::models::logistic_regression::polya_gamma::{Blocks, LogisticStatistics};
 use crate::models::sigmoid_belief::{ClippedImages, ImageStatistics};
 use dp_pvi_records::{RecordTable, UnitView};
 

@@ -19,7 +19,6 @@ use crate::methods::setting::triangle_numbers;
 use crate::methods::{
     MessageForm, NaturalGradientRule, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec, VisitForm,
 };
-use crate::models::many_rows::ManyRows;
 use crate::models::predictor::Statistics;
 use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use crate::spec::words::Short;
@@ -166,7 +165,7 @@ impl Raw {
             Some(_) => invalid(&format!("{name} must be a finite number above 0")),
             None => invalid(&format!("{} has no public {name}: give one in [pvi]", task.model)),
         };
-        let ends_follow_up = task.model.rules().many_rows().is_some_and(ManyRows::ends_follow_up);
+        let ends_follow_up = task.model.rules().many_rows().is_some_and(|rows| rows.ends_follow_up());
         if ends_follow_up && self.residual_bound.is_none() {
             return invalid(&format!(
                 "{} needs residual_bound in [pvi]: the expected number of events at which the follow-up of a record ends (1 is a good start)",

@@ -35,7 +35,7 @@ impl Looks {
         let (Some(model), false) = (model, levels.is_empty()) else { return Some(carried.posterior.natural_parameters.clone()) };
         let around = around()?;
         for j in levels {
-            if let Some(both) = self.with_level(model, j, &around, (&mean, &precision)) {
+            if let Some(both) = self.with_level(model.as_ref(), j, &around, (&mean, &precision)) {
                 (mean, precision) = both;
             }
         }

@@ -26,7 +26,7 @@
 //! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the precision is found.
 //!
 //! **Bounds.** Where E log p is replaced by a bound, the released curvature is that of the bound. H is then this times the model's
-//! [`information_share`](crate::models::ModelRules::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
+//! [`information_share`](crate::models::predictor::Predictor::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
 //!
 //! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
@@ -88,7 +88,7 @@ pub(crate) struct Look {
 impl Look {
     /// The same with the information of the likelihood in place of the curvature of its bound.
     pub(crate) fn informed(mut self, task: &Setting<'_>) -> Self {
-        let share = task.model.rules().information_share();
+        let share = task.model.rules().predictor().map_or(1.0, |predictor| predictor.information_share());
         self.curvature *= share;
         self.curvature_noise *= share * share;
         self
@@ -386,7 +386,7 @@ impl Looks {
         let weight = |of: [Statistics; 2]| squares.map_or(1.0, |(weighted, squares)| weighted.weight(of, squares));
         let points: Vec<&DVector<f64>> = self.looks.iter().map(|look| &look.point).collect();
         let rows = Rows { moments: &moments, intercept, weight: &weight };
-        let mut expected = Expected::new(model.rules().predictor()?, (&points, weights), theta, &rows)?.of_all(diagonal);
+        let mut expected = Expected::new(model.rules().predictor()?.as_ref(), (&points, weights), theta, &rows)?.of_all(diagonal);
         if let Some(shares) = self.weighted.as_ref().and_then(|weighted| weighted.shares(theta, (&moments, intercept), &self.correlations))
         {
             // A level beside the intercept is the level's own entry.

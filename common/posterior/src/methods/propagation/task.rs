@@ -249,7 +249,8 @@ impl UpdateRules for PropagationSpec {
         let is_network = matches!(tilted, Some(TiltedForm::Network { .. }));
         require(
             tilted.is_some(),
-            "updates \"sep\" and \"ep\" need a model with tilted moments: logistic-regression, probit-regression, gaussian-mixture or pbp-network",
+            "updates \"sep\" and \"ep\" need a model with tilted moments: logistic-regression, probit-regression, gaussian-mixture, pbp-network, or a \
+             model that offers Predictor::tilted",
         )?;
         require(
             task.approximation == crate::spec::Approximation::MeanField || !is_network,

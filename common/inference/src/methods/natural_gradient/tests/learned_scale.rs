@@ -4,8 +4,9 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_models::predictor::Predictor;
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::models::robust_regression::RobustRegression;
+use dp_pvi_posterior::models::robust_regression::{RobustRegression, Student};
 use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::task::{
     Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScaleWeights, ScheduleSpec, UpdateSpec,
@@ -15,11 +16,10 @@ use dp_pvi_privacy::mechanism::Term;
 
 use super::super::Terms;
 use crate::capabilities::LocalOptimum;
-use crate::capabilities::glm::{LinearPredictor, scale_statistic, scale_sums};
+use crate::capabilities::glm::{scale_statistic, scale_sums};
 use crate::methods::Job;
 use crate::models;
-use crate::models::robust_regression::Robust;
-use crate::testing::{close, random_units, table, task, uniform};
+use crate::testing::{close, random_units, robust, table, task, uniform};
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::public::Extra;
 
@@ -69,9 +69,9 @@ fn optimum(data: &RecordTable, family: Family) -> (Gaussian, Precision) {
     let prior = Gaussian::from_natural(family, family.isotropic(0.0, 1.0)).unwrap();
     let (mut q, mut scale) = (prior.clone(), PRIOR);
     for _ in 0..200 {
-        let model = Robust::new(NU, scale.scale());
+        let model = robust(NU, scale.scale());
         q = LocalOptimum::local_optimum(&model, data, &prior, &q).unwrap();
-        let [count, statistic] = scale_sums(&model, data, q.standard());
+        let [count, statistic] = scale_sums(model.0.as_ref(), data, q.standard());
         scale = PRIOR.and(count, statistic, scale.square());
     }
     (q, scale)
@@ -105,8 +105,8 @@ fn without_noise_the_limit_is_the_optimum_of_both() {
 fn the_statistic_is_a_derivative() {
     for (nu, scale) in [(4.0, 0.8), (2.5, 3.0), (200.0, 0.5)] {
         for (mean, variance, target) in [(0.3, 0.5, 1.0), (-2.0, 3.0, 0.0), (2.0, 0.0, 9.0)] {
-            let f = |h: f64| Robust::new(nu, scale * (0.5 * h).exp()).expected_log_density(mean, variance, target);
-            let curvature = Robust::new(nu, scale).statistics(mean, variance, target).curvature;
+            let f = |h: f64| Student::new(nu, scale * (0.5 * h).exp()).expected_log_density(mean, variance, target);
+            let curvature = Student::new(nu, scale).statistics(mean, variance, target).curvature;
             let t = scale_statistic(curvature, target - mean, variance, nu + 1.0);
             assert!(((f(1e-5) - f(-1e-5)) / 2e-5 - 0.5 * (t - 1.0)).abs() < 1e-8, "{t}");
         }

@@ -1,7 +1,15 @@
-//! Tilted moments of a logit: P(y | z) = σ(±z) under a Gaussian z.
+//! Gaussian expectations of a likelihood of one number, with their derivatives: what expectation propagation asks for.
 
-use super::LogisticRegression;
-use crate::capabilities::tilted::{Tilted, TiltedPredictor};
+/// ln Z with its derivatives by the mean a of the number, Z(a, s²) = E p(y | z) for z ~ N(a, s²).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tilted {
+    /// ln Z.
+    pub log_normaliser: f64,
+    /// α = ∂ ln Z/∂a: the mean of the predictor moves by s²α.
+    pub slope: f64,
+    /// β = −∂² ln Z/∂a²: its variance becomes s² − s⁴β. For log-concave likelihoods 0 ≤ β < 1/s².
+    pub curvature: f64,
+}
 
 /// Reach of the trapezoid rule from the mode of the tilted density, in standard deviations of the predictor: the tilted density of a
 /// log-concave likelihood is narrower.
@@ -13,11 +21,13 @@ const LARGEST_UNIT_STEP: f64 = 0.5;
 /// Widest predictor that is integrated; wider ones are clamped, so that no record can make a site cost more than a bounded time.
 const WIDEST: f64 = 1e3;
 
-impl TiltedPredictor for LogisticRegression {
+impl Tilted {
+    /// Of σ(z), or of σ(−z) where `sign` is −1, for z ~ N(`mean`, `variance`).
+    ///
     /// Trapezoid rule. With t = 1 − σ(yz), moments under the tilted density give α = y E t and
     /// β = E t(1 − t) − Var t: no difference of nearly equal numbers divided by a power of s.
-    fn tilted(&self, mean: f64, variance: f64, target: f64) -> Tilted {
-        let sign = if target > 0.5 { 1.0 } else { -1.0 };
+    #[must_use]
+    pub fn of_logit(sign: f64, mean: f64, variance: f64) -> Self {
         let a = sign * mean;
         let s = variance.max(0.0).sqrt().min(WIDEST);
         // ln of the integrand up to the Gaussian's constant, and t.
@@ -28,7 +38,7 @@ impl TiltedPredictor for LogisticRegression {
         };
         if s < 1e-8 {
             let (log, t) = at(a);
-            return Tilted { log_normaliser: log, slope: sign * t, curvature: t * (1.0 - t) };
+            return Self { log_normaliser: log, slope: sign * t, curvature: t * (1.0 - t) };
         }
         let mode = logistic_mode(a, s * s);
         let step = (LARGEST_UNIT_STEP * s).min(LARGEST_STEP);
@@ -46,7 +56,7 @@ impl TiltedPredictor for LogisticRegression {
             second += weight * t * t;
         }
         let (t, square) = (first / total, second / total);
-        Tilted {
+        Self {
             log_normaliser: top + (total * step / s).ln() - 0.5 * std::f64::consts::TAU.ln(),
             slope: sign * t,
             curvature: (t - 2.0 * square + t * t).max(0.0),
