@@ -14,6 +14,7 @@ coverage     | 1200 | common/papers/src/worlds common/posterior/src/methods comm
 carried      | 900  | common/inference/src/methods common/models/src common/privacy/src/mechanism common/posterior/src/methods
 audit        | 1500 | common/simulation/src/audit common/inference/src/methods common/models/src common/privacy/src/mechanism
 certificates | 300  | common/account common/verifier common/accounting/src
+grids        | 600  | common/accounting/src
 planted      | 1800 | common/privacy/src common/accounting/src common/simulation/src/audit
 bytes        | 300  | common/privacy/src/ledger
 conformance  | 600  | common/data common/schema/src/text.rs common/schema/src/dates.rs common/schema/src/csv.rs
@@ -32,6 +33,7 @@ run() {
     coverage) cargo test --locked --workspace --lib -- --ignored --nocapture coverage:: ;;
     carried) cargo test --locked --workspace --lib -- --ignored carried:: ;;
     audit) cargo test --locked --workspace --test simulation -- --ignored audit:: ;;
+    grids) cargo test --locked --workspace --lib -- --ignored whole_grid ;;
     certificates) cargo test --locked --workspace --lib -- --ignored certificate:: ;;
     # Every fault of dp_pvi_privacy::planted is seen, the shipped code is not flagged. DP_PVI_AUDIT_RUNS=20 for the full count.
     planted)

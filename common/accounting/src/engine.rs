@@ -2,6 +2,7 @@
 
 mod deep;
 mod sandwich;
+mod table;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;

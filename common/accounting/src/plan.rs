@@ -191,10 +191,13 @@ impl Plan {
         self.engine().uppers(epsilons, gap)
     }
 
-    /// Points (ε, upper bound of δ) for a plan for which no estimate of δ(ε) is quick: made once, by `make`, which says at which ε.
+    /// Points (ε, upper bound of δ) for a plan for which no estimate of δ(ε) is quick, made once; `epsilons` says where they may be.
     pub(super) fn points(&self, epsilons: impl FnOnce() -> Vec<f64>) -> Option<&[(f64, f64)]> {
         let make = || {
             let epsilons = epsilons();
+            if let Some(rows) = self.engine().rare_table(&epsilons) {
+                return Some(rows);
+            }
             let uppers = self.engine().slow_uppers(&epsilons)?;
             Some(epsilons.into_iter().zip(uppers).collect())
         };

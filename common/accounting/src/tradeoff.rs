@@ -3,6 +3,9 @@
 use super::plan::Plan;
 use crate::unit::{Delta, Epsilon};
 
+/// Roundings of 1 − δ − e^ε·α, and of 1 less that: no term is above 1 where the whole is not negative.
+const ROUNDED: f64 = 5.0 * f64::EPSILON;
+
 impl Plan {
     /// The estimate of δ(ε) alone; not certified.
     #[must_use]
@@ -54,25 +57,27 @@ impl Plan {
 
     /// Certified upper bound on the true positive rate of any attack with this false positive rate (in either direction of the relation).
     ///
-    /// Every (ε, δ(ε)) bounds it; the estimate only chooses which one is certified.
+    /// Every (ε, δ(ε)) bounds it; the estimate only chooses which one is certified. Where each estimate takes long, it is read from a table of certified
+    /// points, made once: all of these are bounds, and the least of them counts ([`crate::proofs::transforms`], "Tables of δ(ε)").
     #[must_use]
     pub fn true_positive_rate(&self, false_positive_rate: f64) -> f64 {
         let rate = false_positive_rate.clamp(0.0, 1.0);
-        if let Some(points) = self.known_points() {
-            return (1.0 - Self::missed(points, rate)).clamp(rate, 1.0);
-        }
-        let (epsilon, _) = self.telling(rate);
-        let Ok(at) = Epsilon::new(epsilon) else { return 1.0 };
-        // Rounded up.
-        ((1.0 - Self::implied(epsilon, self.delta(at).upper, rate)) * (1.0 + 1e-15)).clamp(rate, 1.0)
+        let missed = match self.known_points() {
+            Some(points) => Self::missed(points, rate),
+            None => {
+                let (epsilon, _) = self.telling(rate);
+                let Ok(at) = Epsilon::new(epsilon) else { return 1.0 };
+                Self::missed(&[(epsilon, self.delta(at).upper)], rate)
+            }
+        };
+        (1.0 - missed).clamp(rate, 1.0)
     }
 
     /// Lower bound on the false negative rate of any attack with this false positive rate, from points (ε, upper bound of δ(ε)) that are known.
     #[must_use]
     pub fn missed(profile: &[(f64, f64)], false_positive_rate: f64) -> f64 {
         let rate = false_positive_rate.clamp(0.0, 1.0);
-        // Rounded down.
-        profile.iter().map(|&(epsilon, delta)| Self::implied(epsilon, delta, rate)).fold(0.0, f64::max) * (1.0 - 1e-15)
+        (profile.iter().map(|&(epsilon, delta)| Self::implied(epsilon, delta, rate)).fold(0.0, f64::max) - ROUNDED).max(0.0)
     }
 
     /// (false positive rate, smallest false negative rate) at `points` + 1 places, estimated:

@@ -12,6 +12,7 @@
 
 mod aggregated;
 mod files;
+mod given;
 mod load;
 mod messages;
 mod run;
@@ -42,6 +43,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "settings", seeds: files::settings, run: files::read_settings, mutations: 2_000 },
     Target { name: "identities", seeds: files::identities, run: files::read_identities, mutations: 2_000 },
     Target { name: "documents", seeds: files::documents, run: files::read_documents, mutations: 300 },
+    Target { name: "statements", seeds: given::statements, run: given::read_statements, mutations: 500 },
+    Target { name: "descriptions", seeds: given::descriptions, run: given::read_descriptions, mutations: 2_000 },
+    Target { name: "ids", seeds: given::ids, run: given::read_ids, mutations: 20_000 },
     Target { name: "records", seeds: files::records, run: files::read_records, mutations: 1_000 },
     Target { name: "load", seeds: load::seeds, run: load::load, mutations: 1_000 },
     Target { name: "ledger", seeds: stored::ledgers, run: stored::read_ledgers, mutations: 1_000 },

@@ -80,4 +80,23 @@ macro_rules! targets {
     };
 }
 
-targets!(wire, bodies, aggregation, events, tasks, schemas, formulas, settings, identities, documents, records, load, ledger, stored, run);
+targets!(
+    wire,
+    bodies,
+    aggregation,
+    events,
+    tasks,
+    schemas,
+    formulas,
+    settings,
+    identities,
+    documents,
+    statements,
+    descriptions,
+    ids,
+    records,
+    load,
+    ledger,
+    stored,
+    run
+);

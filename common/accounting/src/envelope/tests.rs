@@ -51,21 +51,32 @@ fn one_run_costs_what_its_plan_costs() {
     }
 }
 
-/// Between the points, too.
-#[test]
-fn no_profile_is_above_its_envelope() {
+/// At multiples of 0.0113, between the points, too.
+fn envelopes_are_above(steps: impl Iterator<Item = u32> + Clone) {
     for relation in [Neighbours::AddRemove, Neighbours::ReplaceOne] {
         let plan = plan(relation, &[(0.8, 0.02, 100)]);
         let profile = Profile::of(&plan, delta()).unwrap();
-        for share in [0.01, 0.3] {
-            let envelope = profile.envelope(share * 1e-5).unwrap();
-            for step in 0..400 {
-                let epsilon = Epsilon::new(0.0113 * f64::from(step)).unwrap();
-                let (own, cover) = (plan.delta(epsilon).lower, envelope.gaussian.delta(epsilon) + envelope.failure);
+        let envelopes = [0.01, 0.3].map(|share| profile.envelope(share * 1e-5).unwrap());
+        for step in steps.clone() {
+            let epsilon = Epsilon::new(0.0113 * f64::from(step)).unwrap();
+            let own = plan.delta(epsilon).lower;
+            for envelope in &envelopes {
+                let cover = envelope.gaussian.delta(epsilon) + envelope.failure;
                 assert!(own <= cover * (1.0 + 1e-9), "{epsilon:?}: {own:e} {cover:e}");
             }
         }
     }
+}
+
+#[test]
+fn no_profile_is_above_its_envelope() {
+    envelopes_are_above((0..400).step_by(13));
+}
+
+#[test]
+#[ignore = "long: tests/long.sh grids"]
+fn whole_grid_no_profile_is_above_its_envelope() {
+    envelopes_are_above(0..400);
 }
 
 /// Three runs of different kinds, each booked on the others: against the plan of all of them.

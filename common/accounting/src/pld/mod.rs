@@ -169,7 +169,7 @@ pub(crate) struct Composition {
 /// Steps with rates up to this are rare.
 const RARE: f64 = 2e-4;
 /// Points of a profile that are read from one grid.
-const TOGETHER: usize = 16;
+pub(crate) const TOGETHER: usize = 16;
 
 /// A point of the curve: where the tilted law has its weight.
 #[derive(Debug, Clone, Copy)]
@@ -222,22 +222,21 @@ impl Composition {
         running::delta(running, &self.parts, pending, epsilon)
     }
 
+    /// Whether it is many equal steps that are rare.
+    pub(crate) fn is_rare(&self) -> bool {
+        matches!(self.parts.as_slice(), [(pair, times)] if *times > 1 && pair.rate <= RARE && !pair.segments.is_empty())
+    }
+
     /// Bounds on ε(δ) by the number of outcomes that are far out, wide where that says nothing; `None` where steps are not rare.
     pub(crate) fn rare_epsilon(&self, delta: f64) -> Option<Interval> {
-        match self.parts.as_slice() {
-            [(pair, times)] if *times > 1 && pair.rate <= RARE && !pair.segments.is_empty() => {
-                Some(rare::epsilon(pair, *times, delta).unwrap_or(Interval { lower: 0.0, estimate: f64::NAN, upper: f64::INFINITY }))
-            }
-            _ => None,
-        }
+        let (pair, times) = self.parts.first().filter(|_| self.is_rare())?;
+        Some(rare::epsilon(pair, *times, delta).unwrap_or(Interval { lower: 0.0, estimate: f64::NAN, upper: f64::INFINITY }))
     }
 
     /// Bounds on δ(ε), as [`Self::rare_epsilon`]; `None` also where that is out of reach.
     pub(crate) fn rare_delta(&self, epsilon: f64) -> Option<Interval> {
-        match self.parts.as_slice() {
-            [(pair, times)] if *times > 1 && pair.rate <= RARE && !pair.segments.is_empty() => rare::delta(pair, *times, epsilon),
-            _ => None,
-        }
+        let (pair, times) = self.parts.first().filter(|_| self.is_rare())?;
+        rare::delta(pair, *times, epsilon)
     }
 
     /// Whether a step has no more than a table of losses: what is read from transforms says nothing then.

@@ -1,0 +1,3 @@
+#![no_main]
+use dp_pvi_tests::fuzz;
+libfuzzer_sys::fuzz_target!(init: fuzz::write_seeds("statements"), |input: &[u8]| fuzz::run_named("statements", input));
