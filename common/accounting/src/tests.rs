@@ -425,16 +425,16 @@ fn finding_accounting_1_shuffled_batches_under_add_remove_are_refused() {
 }
 
 /// Far in the tail no grid answers: δ(ε) is then bounded by Rényi divergences and by what is known at smaller ε, and never rises. At multiples of 0.4.
-fn delta_falls_far_in_the_tail(points: impl Iterator<Item = u32> + Clone) {
+fn delta_falls_far_in_the_tail(plans: std::ops::Range<usize>, points: impl Iterator<Item = u32> + Clone) {
     let plan = |relation, steps| Plan::of(relation, Phase::gaussian(4.0, Sampling::Poisson(0.004), steps)).unwrap();
     let at = |plan: &Plan, epsilon: f64| plan.delta(Epsilon::new(epsilon).unwrap());
-    let plans = [plan(Neighbours::ReplaceOne, 8), plan(Neighbours::AddRemove, 100), plan(Neighbours::ReplaceOne, 1)];
-    let [substitute, rare, _] = &plans;
+    let all = [plan(Neighbours::ReplaceOne, 8), plan(Neighbours::AddRemove, 100), plan(Neighbours::ReplaceOne, 1)];
+    let [substitute, rare, _] = &all;
     assert!(at(substitute, 1.0).upper < 4e-92, "{:?}", at(substitute, 1.0));
     assert!(at(substitute, 2.0).upper < 1e-150, "{:?}", at(substitute, 2.0));
     let rare = at(rare, 3.0);
     assert!(rare.estimate <= rare.upper && rare.upper < 1e-50, "{rare:?}");
-    for plan in &plans {
+    for plan in &all[plans] {
         let mut before = Interval::exact(1.0);
         for i in points.clone() {
             let here = at(plan, f64::from(i) * 0.4);
@@ -447,13 +447,14 @@ fn delta_falls_far_in_the_tail(points: impl Iterator<Item = u32> + Clone) {
 
 #[test]
 fn finding_accounting_2_delta_falls_far_in_the_tail() {
-    delta_falls_far_in_the_tail([0, 3, 8].into_iter());
+    // The first of the plans is one of `pld::properties`, too.
+    delta_falls_far_in_the_tail(1..3, [0, 3, 8].into_iter());
 }
 
 #[test]
 #[ignore = "long: tests/long.sh grids"]
 fn whole_grid_finding_accounting_2_delta_falls_far_in_the_tail() {
-    delta_falls_far_in_the_tail(0..=8);
+    delta_falls_far_in_the_tail(0..3, 0..=8);
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //!
 //! *A level, a class or a truth value* is compared by its [`whole`] number where it is one with decimals of 0: `3.0` is `3`, as which the same number is stored in Parquet.
 //!
-//! *An id* ([`id`]) is such a text, and a whole number that a program spelled as a floating-point number is its digits: `12.0`, `+12`, `1.2e1` and `1.2E+01` are `12`. Digits alone stay
-//! as they are, so `012` is another id than `12`, and so is `1e1`, which may be part of a code. Ids that differ so little that a person would ask are [`near`] each other.
+//! *An id* ([`id`]) is such a text, and a whole number that a program spelled as a floating-point number is its digits: `12.0`, `+12`, `1.2e1` and `1.2E+01` are `12`,
+//! and `-0` is `0`. Digits alone stay as they are, so `012` is another id than `12`, and so is `1e1`, which may be part of a code. Ids that differ so little that a person would ask are [`near`] each other.
 
 use std::borrow::Cow;
 
@@ -95,9 +95,10 @@ pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
     }
     let Some(number) = Spelled::of(&text, decimal) else { return Ok(text) };
     if !number.by_program {
-        // A sign at most.
+        // A sign at most. C and PostgreSQL write the negative zero of floating-point numbers so.
         return Ok(match text.strip_prefix('+') {
             Some(digits) if number.exponent.is_none() => Cow::Owned(digits.to_owned()),
+            None if text == "-0" => Cow::Borrowed("0"),
             _ => text,
         });
     }
@@ -308,6 +309,7 @@ mod tests {
         for (number, text) in [(12.0, "12"), (-0.0, "0"), (2.5, "2.5"), (9_007_199_254_740_991.0, "9007199254740991")] {
             assert_eq!(id_of(number).unwrap(), text);
             assert_eq!(id(&format!("{number:?}"), b'.').unwrap(), text);
+            assert_eq!(id(&number.to_string(), b'.').unwrap(), text);
         }
         assert_eq!(
             (id("-12.0", b'.').unwrap(), id("-0.0", b'.').unwrap(), id("1e+05", b'.').unwrap()),

@@ -204,7 +204,8 @@ fn plans_with_tails() -> [Plan; 3] {
 /// As the whole grid below, with some of its points.
 #[test]
 fn the_tail_of_delta_falls_and_is_below_renyi_bounds() {
-    for plan in plans_with_tails() {
+    let [substitute, _, rare] = plans_with_tails();
+    for plan in [substitute, rare] {
         tail_falls(&plan, [0, 5, 10].into_iter(), &[1.5, 4.0, 16.0, 64.0, 256.0, 1000.0]);
     }
 }
@@ -273,7 +274,7 @@ mod everywhere {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
         #[test]
         fn every_question_has_a_sound_interval(
