@@ -288,6 +288,9 @@ enum LedgerCommand {
         /// Take an old backup all the same, because this many of the rows that came after it are lost for good. The ledger is then frozen.
         #[arg(long, value_name = "ROWS")]
         lose_rows: Option<u64>,
+        /// posterior.json of a run in which this site took part: a backup that lacks what this site had signed by then is refused.
+        #[arg(long, value_name = "FILE")]
+        posterior: Option<PathBuf>,
     },
     /// Say what one privacy unit is, by the ledger and by the schema.
     Units {
@@ -300,7 +303,8 @@ enum LedgerCommand {
         /// Transcript, as `dp-pvi-server export --transcript` writes it.
         #[arg(long)]
         transcript: Option<PathBuf>,
-        /// posterior.json, as the server exports it: its certificate is checked, and compared with what this ledger charged for the run.
+        /// posterior.json, as the server exports it: its certificate is checked, and compared with what this ledger charged for the run, the head that this
+        /// site had signed by then with the ledger's rows, and where the rows come from with the configuration.
         #[arg(long)]
         posterior: Option<PathBuf>,
     },
@@ -394,7 +398,9 @@ fn execute<S: ChargeStore + 'static>(
         Command::Budget(BudgetCommand::History) => budget::history(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Create) => ledger::create(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Backup { output: target }) => ledger::backup(&Config::load(file)?, &target, output),
-        Command::Ledger(LedgerCommand::Restore { backup, lose_rows }) => ledger::restore(&Config::load(file)?, &backup, lose_rows, output),
+        Command::Ledger(LedgerCommand::Restore { backup, lose_rows, posterior }) => {
+            ledger::restore(&Config::load(file)?, &backup, lose_rows, posterior.as_deref(), output)
+        }
         Command::Ledger(LedgerCommand::Units { accept }) => {
             let other = if accept { ledger::OtherUnits::Accept } else { ledger::OtherUnits::Refuse };
             ledger::units(&Config::load(file)?, other, output)

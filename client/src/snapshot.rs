@@ -572,6 +572,16 @@ pub(crate) fn inspected(config: &Config, schema: &Schema) -> Result<Vec<DataFile
     }
 }
 
+/// Where the rows come from, by the configuration of today.
+///
+/// # Errors
+/// The schema; the file of the description or query.
+pub(crate) fn declared(config: &Config) -> Result<Origin> {
+    let Some(database) = &config.data.database else { return Ok(Origin::default()) };
+    let schema = LocalSchema::read(&config.data.schema)?;
+    database::Origin::read(database, schema.schema().unit_column()).map(|origin| origin.declared())
+}
+
 fn today(config: &Config, schema: &Schema) -> Result<(Vec<DataFile>, Origin)> {
     let Some(database) = &config.data.database else {
         return Ok((config.data.files.iter().cloned().map(DataFile::At).collect(), Origin::default()));

@@ -139,7 +139,8 @@ fn statements(history: &History) -> Result<Vec<PrivacyStatement>> {
     let rows = |site| history.members.get(site).map(|member| member.rows.clone()).unwrap_or_default();
     let statements = history.sites().map(|(site, releases)| Ok(statement(&history.task, site, releases)?.of_rows(rows(site))));
     let failed = |e: &dyn std::fmt::Display| ServerError::Failed(format!("the posterior cannot be written: {e}").into());
-    statements.collect::<std::result::Result<Vec<_>, TaskError>>().map_err(|e| failed(&e))
+    let statements = statements.collect::<std::result::Result<Vec<_>, TaskError>>().map_err(|e| failed(&e))?;
+    Ok(PrivacyStatement::witnessed(statements, |site| history.members.get(site)?.witness.clone()))
 }
 
 /// The document with certificates of what it says of privacy.

@@ -12,6 +12,7 @@ use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_protocol::text::visible;
 use dp_pvi_reading::certificate::{Checked, Fallback};
 use dp_pvi_reading::divided::Without;
+use dp_pvi_reading::document::PosteriorDocument;
 use serde_json::{Value, json};
 
 use super::{predict, view};
@@ -20,7 +21,7 @@ use crate::error::{ClientError, Result};
 use crate::ledger::LedgerView;
 use crate::observe::head_json;
 use crate::output::{Output, epsilon, json_number, name_of};
-use crate::snapshot::LocalSchema;
+use crate::snapshot::{self, LocalSchema};
 use crate::{keys, ledger, screen};
 
 /// Makes the data set's ledger: an operator's act, once in the life of a data set. A creation that was cut off anywhere is finished by the
@@ -108,8 +109,8 @@ pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
 /// so many rows are gone for good. What the backup has open is closed: the ledger may have gone on from there, and have sent what it computed.
 ///
 /// # Errors
-/// A ledger that is there; a backup that is damaged, of another data set, or behind the second place; the disk.
-pub fn restore(config: &Config, from: &Path, lost: Option<u64>, output: Output) -> Result<()> {
+/// A ledger that is there; a backup that is damaged, of another data set, behind the second place, or behind what a `posterior` says that this site signed; the disk.
+pub fn restore(config: &Config, from: &Path, lost: Option<u64>, posterior: Option<&Path>, output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
     let store = ViewStore::open(from)?;
@@ -121,21 +122,11 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, output: Output) 
     // Before anything is compared: nobody else keeps heads there meanwhile.
     place.claim()?;
     let known = place.head(&key)?;
-    let missing = match (backup.check_kept(&mut place), lost) {
-        (Ok(()), None | Some(0)) => 0,
-        (Ok(()), Some(_)) => {
-            return Err(ClientError::config("--lose-rows", "nothing is missing in this copy: leave the option away"));
-        }
-        (Err(LedgerError::Behind { kept, here, .. }), Some(lost)) if kept - here == lost => lost,
-        (Err(LedgerError::Behind { kept, here, .. }), Some(_)) => {
-            let rows = kept - here;
-            return Err(ClientError::config(
-                "--lose-rows",
-                format!("{rows} rows are missing in this copy: say {rows} if they are lost for good"),
-            ));
-        }
-        (Err(refused), _) => return Err(refused.into()),
+    let signed = match posterior {
+        Some(file) => has_what_was_signed(&backup, config, &predict::document(file)?, file)?,
+        None => Ok(()),
     };
+    let missing = missing([backup.check_kept(&mut place), signed], lost)?;
     drop(backup);
     let mut closed = None;
     // Before the copy has the ledger's name: no process ever opens it with a reservation that may have been used.
@@ -195,6 +186,29 @@ pub enum OtherUnits {
     Refuse,
     /// Write it down: the operator says that the units are the same ones.
     Accept,
+}
+
+/// How many rows are missing in a copy by the heads that it was compared with, if the operator gives up so many.
+///
+/// # Errors
+/// A copy that is not behind but another one; rows that nobody gave up, or another number of them.
+fn missing(seen: [std::result::Result<(), LedgerError>; 2], lost: Option<u64>) -> Result<u64> {
+    let mut behind: Option<(u64, LedgerError)> = None;
+    for refused in seen.into_iter().filter_map(std::result::Result::err) {
+        let LedgerError::Behind { kept, here, .. } = refused else { return Err(refused.into()) };
+        let rows = kept - here;
+        if behind.as_ref().is_none_or(|(most, _)| *most < rows) {
+            behind = Some((rows, refused));
+        }
+    }
+    let wrong = |words: String| Err(ClientError::config("--lose-rows", words));
+    match (behind, lost) {
+        (None, None | Some(0)) => Ok(0),
+        (None, Some(_)) => wrong("nothing is missing in this copy: leave the option away".into()),
+        (Some((_, refused)), None) => Err(refused.into()),
+        (Some((rows, _)), Some(lost)) if rows == lost => Ok(lost),
+        (Some((rows, _)), Some(_)) => wrong(format!("{rows} rows are missing in this copy: say {rows} if they are lost for good")),
+    }
 }
 
 /// Says what one privacy unit is by the ledger and by the schema.
@@ -324,10 +338,29 @@ fn fallback_line(proved: &Checked) -> String {
 /// What the certificate of a posterior proves, if that is what this ledger charged.
 fn certified(ledger: &LedgerView, config: &Config, file: &Path) -> Result<(Checked, Option<Without>)> {
     let document = predict::document(file)?;
-    let checked = document
-        .check_certificates(&config.site.name, ledger.rows())
-        .map_err(|e| ClientError::InvalidFile { file: file.to_owned(), message: Problem::of(e) })?;
+    // First: an old copy of a ledger does not know what it charged.
+    has_what_was_signed(ledger, config, &document, file)??;
+    let invalid = |e| ClientError::InvalidFile { file: file.to_owned(), message: Problem::of(e) };
+    let checked = document.check_certificates(&config.site.name, ledger.rows()).map_err(invalid)?;
+    document.check_rows(&config.site.name, &snapshot::declared(config)?).map_err(invalid)?;
     Ok((checked, document.without))
+}
+
+/// Whether a ledger has the row that this site signed in a run, by the run's posterior: what the second place says, from a place that nobody lost.
+fn has_what_was_signed(
+    ledger: &LedgerView,
+    config: &Config,
+    document: &PosteriorDocument,
+    file: &Path,
+) -> Result<std::result::Result<(), LedgerError>> {
+    let key = keys::identity(&config.tls.identity)?.verifying_key();
+    let Some(head) = document.witnessed(&config.site.name, &key) else { return Ok(Ok(())) };
+    let place = file.display().to_string();
+    Ok(ledger.check_witness(head).map_err(|error| match error {
+        LedgerError::RolledBack { witnessed: kept, here } => LedgerError::Behind { kept, here, place },
+        LedgerError::Forked { seq: kept } => LedgerError::Apart { kept, place },
+        other => other,
+    }))
 }
 
 /// What a posterior is from which a site was divided out, and what of it a ledger can say.

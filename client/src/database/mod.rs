@@ -186,7 +186,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// Where a site says that its rows come from: what its hello declares.
-    fn declared(&self) -> Declared {
+    pub(crate) fn declared(&self) -> Declared {
         let names = |tables: &[Table]| tables.iter().map(ToString::to_string).collect();
         match self {
             Self::Description(description) => {

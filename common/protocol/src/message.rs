@@ -9,6 +9,7 @@ use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 pub use dp_pvi_reading::metrics::{HeldOutMetrics, PublicMetrics};
 use dp_pvi_reading::origin::Origin;
+use dp_pvi_reading::witness::Witness;
 #[cfg(doc)]
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::transcript::SignedEntry;
@@ -366,6 +367,16 @@ pub struct Update {
     pub ledger_head: LedgerHead,
     /// Commitment and sealed seed of a masked payload, signed for server and summer, with the commitment's salt, for the server.
     pub upload: Option<OpenedUpload>,
+    /// The site's signature over its ledger's head alone ([`Witness`]), for everybody; empty from earlier versions.
+    pub witness: Vec<u8>,
+}
+
+impl Update {
+    /// With the site's signature over its ledger's head.
+    #[must_use]
+    pub fn witnessed(self, key: &SigningKey) -> Self {
+        Self { witness: Witness::sign(&self.release, self.ledger_head, key), ..self }
+    }
 }
 
 impl Body for Update {

@@ -211,8 +211,9 @@ impl Desk {
             payload: payload_hash(PayloadKind::Values, &bytes),
             ledger_head: head(1 + 5 * u64::from(body.round)),
             upload: None,
+            witness: Vec::new(),
         };
-        (update, bytes)
+        (update.witnessed(&key(name)), bytes)
     }
 
     pub(crate) fn send(&mut self, name: &str, update: &Signed<Update>, bytes: Vec<u8>) -> Result<Receipt, Rejected> {

@@ -159,6 +159,17 @@ pub enum MismatchError {
         /// ε of the task.
         planned: f64,
     },
+    /// Other rows than the site's.
+    #[error(
+        "its statement says that this site's rows are {stated}, and by this site's configuration they are {own}: do not rely on it, unless the configuration \
+         was another one in that run"
+    )]
+    OtherRows {
+        /// In the statement.
+        stated: String,
+        /// The site's own word.
+        own: String,
+    },
     /// More updates than charges.
     #[error("it says that this site answered {stated} visits, and this ledger has {booked} charges of the run: do not rely on it")]
     Releases {

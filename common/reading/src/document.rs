@@ -5,8 +5,9 @@
 
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_privacy::ledger::Row;
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_privacy::ledger::{LedgerHead, Row};
+use dp_pvi_privacy::{ClientId, Hash, RunId};
+use ed25519_dalek::VerifyingKey;
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::Agreement;
@@ -16,6 +17,7 @@ use crate::divided::{Divided, Noise, Without};
 use crate::effects::{self, Curve, Effect, ObservationScale, Scale};
 use crate::metrics::HeldOutMetrics;
 use crate::noise_aware::{self, Absent};
+use crate::origin::Origin;
 use crate::predictive::Predictor;
 use crate::statement::PrivacyStatement;
 use crate::summary::{Coefficient, coefficients};
@@ -402,6 +404,22 @@ impl PosteriorDocument {
             Some(statement) => certificate::check((&task, self.run), statement, (&self.certificate, &self.fallback_certificate), rows),
             None => Err(certificate::unstated((&task, self.run), site, rows)),
         }
+    }
+
+    /// The head of a site's ledger that the site signed with its last update of the run, if this key did.
+    #[must_use]
+    pub fn witnessed(&self, site: &ClientId, key: &VerifyingKey) -> Option<LedgerHead> {
+        let run = RunId { task: self.task_hash.parse().ok()?, number: self.run };
+        self.privacy.iter().find(|statement| statement.site == *site)?.witness.as_ref()?.head(site, &run, key)
+    }
+
+    /// Compares where this site's rows come from by its statement with what the site says itself.
+    ///
+    /// # Errors
+    /// [`MismatchError::OtherRows`].
+    pub fn check_rows(&self, site: &ClientId, own: &Origin) -> Result<(), MismatchError> {
+        let other = self.privacy.iter().find(|statement| statement.site == *site && statement.rows != *own);
+        other.map_or(Ok(()), |other| Err(MismatchError::OtherRows { stated: other.rows.to_string(), own: own.to_string() }))
     }
 
     /// The file's text.

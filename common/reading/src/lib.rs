@@ -19,6 +19,7 @@ pub mod predictive;
 pub mod shape;
 pub mod statement;
 pub mod summary;
+pub mod witness;
 
 pub use dp_pvi_models::effects;
 pub use dp_pvi_schema::public;

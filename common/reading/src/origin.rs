@@ -34,6 +34,22 @@ pub const RELATIONS: usize = 32;
 /// Bytes of the name of one: two names of 63 bytes and a point.
 pub const RELATION_BYTES: usize = 127;
 
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.by {
+            RowsBy::Files => "those of files",
+            RowsBy::Description => "made by a description of database tables",
+            RowsBy::Query => "made by a query that an operator vouches for",
+        })?;
+        for (what, relations) in [("public", &self.public_tables), ("vouched for", &self.vouched)] {
+            if !relations.is_empty() {
+                write!(f, ", {what}: {}", relations.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Origin {
     /// What a reader of the statement should know; nothing for files.
     #[must_use]

@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 use along::Along;
 use region::{Begin, Region};
-use together::Together;
+use together::{Together, Told};
 
 /// L: each test refuses an honest part with probability e^{−L} = 2^{−63} at most.
 const TAIL: f64 = 63.0 * std::f64::consts::LN_2;
@@ -188,8 +188,10 @@ fn of_moments(
         return Ok(Some(known));
     }
     let first = first.filter(|_| spec.preconditioner == Preconditioner::Gram);
-    let together = first.and_then(|gram| Together::new(task, spec, units, gram));
-    Ok(Some(Moments { along: Along::new(task, spec, state), together, ..known }))
+    let told = first.and_then(|gram| Told::new(task, spec, units, gram));
+    let along = Along::new(task, spec, state, known.records, told.as_ref());
+    let residual = along.as_ref().map_or(spec.residual_bound, |along| along.residual.min(spec.residual_bound));
+    Ok(Some(Moments { along, together: told.map(|told| Together::new(told, residual)), ..known }))
 }
 
 /// A change of λ within the trust region of the visit.
@@ -214,7 +216,7 @@ fn of_member(task: &Setting<'_>, spec: &BcmSpec, visit: u32, units: u64) -> Resu
 pub(crate) fn go_together(task: &ResolvedTask, first: &[f64], later: &[f64], visit: u32) -> bool {
     let (setting, UpdateSpec::NaturalGradient(spec)) = (task.setting(), &task.update) else { return true };
     let units = task.privacy.max_units.unwrap_or(dp_pvi_privacy::mechanism::MAX_UNITS);
-    let together = Together::new(&setting, spec, units, first);
+    let together = Told::new(&setting, spec, units, first).map(|told| Together::new(told, spec.residual_bound));
     match (together, moments(&setting, spec, visit, units)) {
         (Some(together), Ok(Some(moments))) => together.holds(&moments, later),
         _ => true,
@@ -494,12 +496,11 @@ impl ShapeCheck {
         if let Some(along) = moments.along.as_ref().filter(|_| moments.has_gradient) {
             let (length, sum) = along.point.iter().fold((0.0, 0.0), |(square, sum), m| (square + m * m, sum + m.abs()));
             let tail = moments.noise * (2.0 * TAIL).sqrt();
-            if self.along > (moments.records * along.gradient + tail * length.sqrt() + moments.steps * sum) * SLACK {
+            if self.along > (along.gradient + tail * length.sqrt() + moments.steps * sum) * SLACK {
                 return Err(Misfit::Along);
             }
             if moments.is_matrix && self.kept.len() == moments.numbers() {
-                let most =
-                    moments.records * along.curvature * moments.weight + (tail + moments.steps * as_f64(moments.numbers()).sqrt()) * length;
+                let most = along.curvature * moments.weight + (tail + moments.steps * as_f64(moments.numbers()).sqrt()) * length;
                 let point = DVector::from_column_slice(&along.point);
                 if svec_times(&self.kept, &along.point).iter().zip(point.iter()).map(|(a, m)| a * m).sum::<f64>() > most * SLACK {
                     return Err(Misfit::Along);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 
 use crate::origin::Origin;
+use crate::witness::Witness;
 
 /// The guarantee that one site's releases of one run have.
 ///
@@ -48,6 +49,9 @@ pub struct PrivacyStatement {
     pub released: String,
     /// Where the site's rows come from, by its own word.
     pub rows: Origin,
+    /// Where its ledger ended when its last update was committed; absent where it answered no visit, and in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub witness: Option<Witness>,
     /// What a reader should know beside the numbers.
     pub remarks: Vec<String>,
 }
@@ -73,6 +77,7 @@ pub fn statement(task: &ResolvedTask, site: &ClientId, releases: u32) -> Result<
         releases,
         released: task.update.released(),
         rows: Origin::default(),
+        witness: None,
         remarks: remarks(task, loss.numerical_margin).into_iter().chain(conditions(task)?).collect(),
     })
 }
@@ -151,6 +156,16 @@ impl PrivacyStatement {
     #[must_use]
     pub fn of_rows(self, rows: Origin) -> Self {
         Self { rows, ..self }
+    }
+
+    /// Statements of a run with what their sites signed of their ledgers: of every site that answered a visit, or, where one of these is not known, of none.
+    #[must_use]
+    pub fn witnessed(statements: Vec<Self>, of: impl Fn(&ClientId) -> Option<Witness>) -> Vec<Self> {
+        let witness = |statement: &Self| (statement.releases > 0).then(|| of(&statement.site));
+        if statements.iter().any(|statement| witness(statement) == Some(None)) {
+            return statements;
+        }
+        statements.into_iter().map(|statement| Self { witness: witness(&statement).flatten(), ..statement }).collect()
     }
 
     /// Compares this statement with what the site's ledger booked for the run, event by event: every charge is that of another visit of

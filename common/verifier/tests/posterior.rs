@@ -273,6 +273,7 @@ fn the_specification_has_the_program_s_table() {
         let source = match source {
             "yes" => Source::Task,
             "with a transcript" => Source::Transcript,
+            "by a signature" => Source::Signature,
             "no" => Source::Nothing,
             other => panic!("{other}"),
         };

@@ -43,6 +43,11 @@ impl Keys {
         let clients = steady.filter_map(|(client, member)| Some((client, VerifyingKey::from_bytes(&member.identity).ok()?)));
         Ok(Self { server, clients: clients.collect() })
     }
+
+    /// A client's key.
+    pub(super) fn of(&self, client: &ClientId) -> Option<&VerifyingKey> {
+        self.clients.get(client)
+    }
 }
 
 /// The chain up to a record.
@@ -155,7 +160,7 @@ impl<'a> Chain<'a> {
 
     /// What a client said, with its signature where its key is known.
     fn said<B: Body>(&self, client: &ClientId, message: &Signed<B>) -> std::result::Result<B, &'static str> {
-        match self.keys.clients.get(client) {
+        match self.keys.of(client) {
             Some(key) => message.open(key).map_err(|_| "a message is not signed by the client that it names"),
             None => message.peek().map_err(|_| "a message cannot be read"),
         }

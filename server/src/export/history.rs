@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::coordinator::Record;
@@ -11,6 +12,7 @@ use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_reading::early_end;
 use dp_pvi_reading::noise_aware::{self, Absent, ClosedRound};
 use dp_pvi_reading::origin::Origin;
+use dp_pvi_reading::witness::Witness;
 
 use super::chain::{Chain, Keys};
 use crate::error::{Result, ServerError};
@@ -44,6 +46,10 @@ pub(super) struct Member {
     pub(super) units: Option<u64>,
     /// Where a site's rows come from, by its own word.
     pub(super) rows: Origin,
+    /// Its ledger's head, with the site's signature over it, by the last update.
+    pub(super) head: Option<(LedgerHead, Vec<u8>)>,
+    /// The same, where the key is known that signed it.
+    pub(super) witness: Option<Witness>,
     /// Headers for which an update arrived, whether it entered the posterior or not.
     pub(super) answered: BTreeSet<Hash>,
 }
@@ -88,6 +94,10 @@ impl History {
             history.lambda = lambda;
         }
         chain.ends_with(&history.lambda)?;
+        for (client, member) in &mut history.members {
+            let signed = member.head.as_ref().zip(keys.of(client));
+            member.witness = signed.and_then(|((head, signature), key)| Witness::new(client, &run.id, *head, key, signature));
+        }
         history.ended_by_its_rule()?;
         history.metrics.sort_by(|a, b| (a.1.round, &a.0).cmp(&(b.1.round, &b.0)));
         Ok(history)
@@ -170,17 +180,19 @@ impl History {
             Record::RunOpened { .. } | Record::RoundOpened { .. } | Record::Control { .. } | Record::Aggregation { .. } => {}
             Record::Joined { client, hello, role, nominal_units, at, .. } => {
                 self.last = at;
-                let (answered, rows) = match self.members.remove(&client) {
-                    // A site reads its rows before it joins, and keeps them until the run is over.
-                    Some(member) => (member.answered, member.rows),
-                    None => (BTreeSet::new(), hello.peek().ok().and_then(|hello| hello.rows).unwrap_or_default()),
-                };
-                self.members.insert(client, Member { role, units: nominal_units, answered, rows });
+                // A site reads its rows before it joins, and keeps them until the run is over.
+                let rows = || hello.peek().ok().and_then(|hello| hello.rows).unwrap_or_default();
+                let new = || Member { role, units: None, answered: BTreeSet::new(), rows: rows(), head: None, witness: None };
+                let member = self.members.remove(&client).unwrap_or_else(new);
+                self.members.insert(client, Member { role, units: nominal_units, ..member });
             }
             Record::UpdateStored { client, update, at } | Record::UpdateExcluded { client, update, at } => {
                 self.last = at;
                 if let (Some(member), Ok(update)) = (self.members.get_mut(&client), update.peek()) {
                     member.answered.insert(update.header);
+                    if member.head.as_ref().is_none_or(|(head, _)| head.seq < update.ledger_head.seq) {
+                        member.head = Some((update.ledger_head, update.witness));
+                    }
                 }
             }
             Record::Refused { refusal, at, .. } => {

@@ -33,7 +33,14 @@ fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
     let mut lambda = task.rule().initial();
     change(&mut lambda);
     let member = |name: &str| {
-        let member = Member { role: Role::Site, units: Some(units), answered: std::collections::BTreeSet::new(), rows: Origin::default() };
+        let member = Member {
+            role: Role::Site,
+            units: Some(units),
+            answered: std::collections::BTreeSet::new(),
+            rows: Origin::default(),
+            head: None,
+            witness: None,
+        };
         (ClientId::new(name).unwrap(), member)
     };
     History {

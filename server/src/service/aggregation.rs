@@ -108,6 +108,7 @@ impl Stream {
                     if let Some(answer) = reader.frame(frame).map_err(|e| frame_status(&e))? {
                         let Some(reply) = SummerReply::from_bytes(&answer.bytes) else {
                             warn!("the summer's answer cannot be read: is it of another version?");
+                            engine.summer_replied(answer.number, SummerReply::Refused("its answer cannot be read".into()));
                             return Err(wire::rejection(Rejection::Message, "an answer that cannot be read"));
                         };
                         asked = asked.filter(|number| *number != answer.number);

@@ -158,7 +158,12 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     // Another run's, another task's.
     judges.both_refuse(&with(&posterior, sealed(&text.replacen(&run_hash, &next_hash, 1))), "of another run");
     judges.both_refuse(&with(&posterior, sealed(&text.replacen(task_hash, &other, 1))), "of another task");
-    let number = changed(&posterior, "/run", json!(next));
+    // A witness is of its run and its site.
+    let unwitnessed = |mut posterior: Value| {
+        posterior["privacy"].as_array_mut().unwrap().iter_mut().for_each(|site| drop(site.as_object_mut().unwrap().remove("witness")));
+        posterior
+    };
+    let number = unwitnessed(changed(&posterior, "/run", json!(next)));
     let nothing = format!("charged nothing for run {next}");
     judges.both_refuse(&number, &nothing);
     let unbound = text.split_once("\"binding\":").unwrap();
@@ -200,12 +205,55 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     judges.both_refuse(&old, "it has no certificate: export the posterior again");
     judges.both_refuse(&changed(&posterior, "/certificate", json!({"absent": "lost"})), "nothing is proved (lost)");
     let somebody = changed(&posterior, "/privacy/0/site", json!("site-0"));
-    judges.site_refuses(&somebody, "no statement for site-1");
+    judges.site_refuses(&unwitnessed(somebody), "no statement for site-1");
     // It is a posterior all the same.
     let earlier = federation.home("site-1").join("without.json");
     fs::write(&earlier, old.to_string()).unwrap();
     let data = federation.home("site-1").join("data/records.csv");
     run(Command::new(binary("dp-pvi-client")).args(["predict", "--posterior"]).arg(&earlier).arg("--data").arg(&data));
+}
+
+/// Attack A7: an old copy of the ledger and of its second place, under a coordinator that remembers nothing. Any copy of a posterior knows better.
+#[test]
+fn finding_attack_a7_a_posterior_shows_that_a_copy_of_a_ledger_is_old() {
+    let (federation, parties) = federation(&task("replace-one"), 300);
+    let [data, state, kept] = ["site-1/data", "site-1/state", "old"].map(|folder| federation.home(folder));
+    let files = [(data.join("ledger.db"), kept.join("ledger.db")), (state.join("site-1.head"), kept.join("site-1.head"))];
+    fs::create_dir_all(&kept).unwrap();
+    files.iter().for_each(|(here, copy)| drop(fs::copy(here, copy).unwrap()));
+    complete(&federation, &parties);
+    let posterior = federation.posterior();
+    for statement in posterior["privacy"].as_array().unwrap() {
+        assert!(statement["witness"]["row"].as_u64().unwrap() > 2, "{statement}");
+    }
+    let file = federation.home("server").join("results/posterior.json");
+    let ask = |arguments: &[&str]| {
+        let (code, out, log) = outcome(&mut federation.client_command("site-1", arguments));
+        (code, out + &log)
+    };
+    let verify = ["ledger", "verify", "--posterior", file.to_str().unwrap()];
+    assert_eq!(ask(&verify).0, 0);
+    // Where the rows come from is compared, too.
+    let described = changed(&posterior, "/privacy/0/rows/by", json!("query"));
+    fs::write(federation.home("site-1").join("given.json"), described.to_string()).unwrap();
+    let (code, said) = ask(&["ledger", "verify", "--posterior", federation.home("site-1").join("given.json").to_str().unwrap()]);
+    assert!(code == 4 && said.contains("a query that an operator vouches for"), "{code} {said}");
+
+    for (here, copy) in &files {
+        for more in ["", "-wal", "-shm"] {
+            let _ = fs::remove_file(format!("{}{more}", here.display()));
+        }
+        fs::copy(copy, here).unwrap();
+    }
+    assert_eq!(ask(&["ledger", "verify"]).0, 0, "nothing else shows that it is old");
+    let (code, said) = ask(&verify);
+    assert!(code == 11 && said.contains("old copy") && said.contains("posterior.json"), "{code} {said}");
+    // Nor is it put back as the latest one.
+    fs::remove_file(&files[0].0).unwrap();
+    let restore = ["ledger", "restore", files[0].1.to_str().unwrap(), "--posterior", file.to_str().unwrap()];
+    let (code, said) = ask(&restore);
+    assert!(code == 11 && said.contains("--lose-rows"), "{code} {said}");
+    assert_eq!(ask(&restore[..3]).0, 0);
 }
 
 /// Two directions, and a task that promises nothing.

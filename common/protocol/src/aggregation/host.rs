@@ -52,6 +52,8 @@ pub struct Host {
     head: Option<Head>,
     last: Option<SignedEntry>,
     broken: Option<String>,
+    /// In memory: what was wrong with the summer's last answer.
+    trouble: Option<String>,
     round: Round,
 }
 
@@ -94,7 +96,17 @@ impl Host {
     #[must_use]
     pub fn new(spec: AggregationSpec, summer: &VerifyingKey, authority: Hash) -> Self {
         let (agreement, round) = (Agreement::None, Round::default());
-        Self { spec, summer: PublicKey(summer.to_bytes()), authority, agreement, head: None, last: None, broken: None, round }
+        Self {
+            spec,
+            summer: PublicKey(summer.to_bytes()),
+            authority,
+            agreement,
+            head: None,
+            last: None,
+            broken: None,
+            trouble: None,
+            round,
+        }
     }
 
     /// The numbers that the task fixed.
@@ -206,6 +218,12 @@ impl Host {
         next: Option<NextRound>,
         key: &SigningKey,
     ) -> Result<Option<AggregationRecord>, ReplyError> {
+        let answer = self.answered(reply, next, key);
+        self.trouble = answer.as_ref().err().map(ToString::to_string);
+        answer
+    }
+
+    fn answered(&mut self, reply: SummerReply, next: Option<NextRound>, key: &SigningKey) -> Result<Option<AggregationRecord>, ReplyError> {
         match (reply, &self.agreement) {
             (SummerReply::Charter(signature), Agreement::Draft(draft)) => {
                 draft.clone().attach(&self.summer, &signature)?;
@@ -282,6 +300,11 @@ impl Host {
     #[must_use]
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
+    }
+
+    /// What the summer is at fault for, where a run ends that waits for it.
+    pub(crate) fn summer_s_fault(&self) -> &str {
+        self.trouble.as_deref().unwrap_or("the summer did not answer")
     }
 
     /// The parties whose signatures the charter lacks.

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use dp_pvi_posterior::methods::{Arrived, Rule};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
 use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_reading::witness::Witness;
 
 use dp_pvi_secagg::transcript::SignedEntry;
 
@@ -520,8 +521,13 @@ impl Coordinator {
 
     fn check_update(&self, client: &ClientId, update: &Signed<Update>) -> Result<(Update, Verdict), Rejected> {
         let key = &self.member(client, Role::Site)?.key;
-        let body = if self.verified.get(client) == Some(update) { update.peek()? } else { update.open(key)? };
+        let is_known = self.verified.get(client) == Some(update);
+        let body = if is_known { update.peek()? } else { update.open(key)? };
         self.own_release(client, &body.release)?;
+        let signed = || Witness::new(client, &body.release.run, body.ledger_head, key, &body.witness).is_some();
+        if !is_known && !signed() {
+            return Err(InvalidMessage::Signature.into());
+        }
         let round = body.release.round;
         if let Some(given) = self.run.receipts.get(client).and_then(|of| of.get(&round)) {
             if given.update != update.hash() {

@@ -245,7 +245,7 @@ impl Coordinator {
         }
         let unsigned = self.run.aggregation.as_ref().map(Host::unsigned).unwrap_or_default();
         match (&self.run.suspended, &self.run.phase) {
-            (Some(Lack::Summer), _) => Some("the summer did not answer".into()),
+            (Some(Lack::Summer), _) => self.run.aggregation.as_ref().map(|host| host.summer_s_fault().to_owned()),
             (Some(Lack::Sites(missing)), _) if !missing.is_empty() => {
                 Some(format!("too few sites answered; waited in vain for {}", names(missing.iter().map(ToString::to_string))))
             }

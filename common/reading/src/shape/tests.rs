@@ -47,7 +47,7 @@ fn honest(task: &ResolvedTask, visit: u32, records: &[([f64; 3], f64)], rng: &mu
     let most = (release.bound_squared as f64).sqrt() * step;
     for (row, residual) in records {
         let x = DVector::from_row_slice(row);
-        let matrix = svec(&(&x * x.transpose() * (0.25 * (1.0 - residual.abs()))));
+        let matrix = svec(&(&x * x.transpose() * (residual.abs() * (1.0 - residual.abs()))));
         let term: Vec<f64> =
             if visit == 0 { svec(&(&x * x.transpose() * 0.25)) } else { x.iter().map(|x| residual * x).chain(matrix).collect() };
         let norm = term.iter().map(|v| v * v).sum::<f64>().sqrt();
@@ -168,7 +168,8 @@ fn finding_attack_a4_nobody_pushes_the_posterior_on_in_its_own_direction() {
     assert_eq!((of(6, 0.04 * weight * 20_000.0), of(6, 0.09 * weight * 20_000.0)), (Ok(()), Err(Misfit::Along)));
     // Honest records at this point pass, whatever they are.
     let mut rng = chacha20::ChaCha20Rng::from_seed([9; 32]);
-    let few = Moments { along: shape.along.clone(), records: 40.0, ..moments(&task, 1, 40) };
+    let few = of_site(&task, 1, 40, At { state: &state, first: None }).unwrap().unwrap();
+    let Shape::Moments(few) = few else { panic!("a sum of moments") };
     for row in [[1.0, 1.0, 1.0], [0.2, 0.4, 1.0], [1.0, -0.5, 0.3]] {
         for label in [0.0, 1.0] {
             let residual = label - 1.0 / (1.0 + (-3.0_f64 * row[1]).exp());
@@ -192,11 +193,47 @@ fn finding_attack_a4_a_later_part_is_of_the_records_of_the_first_visit() {
             assert_eq!(of(40, &first, &later), Ok(()), "{} records", records.len());
         }
     }
-    let push = |value: f64| [0.0, value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
-    let some = [0.0, 0.0, 0.0, 0.25 * 15_000.0, 0.0, 0.0];
-    assert_eq!((of(20_000, &some, &push(9000.0)), of(20_000, &[0.0; 6], &push(9000.0))), (Ok(()), Err(Misfit::Together)));
-    // Their gradients are no more than those of other records, in a direction in which there are none.
-    assert_eq!(of(20_000, &[0.25 * 15_000.0, 0.0, 0.0, 0.0, 0.0, 0.0], &push(9000.0)), Err(Misfit::Together));
+    // 15,000 rows (0, 1, 1), of which the last entry is the intercept, and what half of a residual of all says.
+    let told = |entries: [f64; 6]| entries.map(|entry| 0.25 * 15_000.0 * entry);
+    let root = std::f64::consts::SQRT_2;
+    let (there, elsewhere) = (told([0.0, 0.0, 0.0, 1.0, root, 1.0]), told([1.0, 0.0, root, 0.0, 0.0, 1.0]));
+    let push = |value: f64| [0.0, value, value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    assert_eq!((of(20_000, &there, &push(7000.0)), of(20_000, &[0.0; 6], &push(7000.0))), (Ok(()), Err(Misfit::Together)));
+    // Their gradients are no more than those of other records, in a direction in which there are none; and rows without an intercept are none.
+    assert_eq!(of(20_000, &elsewhere, &push(7000.0)), Err(Misfit::Together));
+    let alone = told([0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(of(20_000, &alone, &[0.0, 7000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]), Err(Misfit::Together));
+}
+
+/// 1,440 rounds of sites whose records are alike, apart, few, on the side of the posterior and against it, at states near and far: none is refused.
+#[test]
+fn honest_rounds_pass_at_every_state_after_every_first_visit() {
+    let task = natural(FULL);
+    let mut rng = chacha20::ChaCha20Rng::from_seed([13; 32]);
+    let len = task.family().len();
+    for mean in [[0.0; 3], [0.5, -0.2, 0.1], [0.0, 3.0, 0.0], [-4.0, 2.0, 9.0]] {
+        let mut state = task.rule().initial();
+        for j in 0..3 {
+            let diagonal = 3 + [0, 3, 5][j];
+            (state[j], state[diagonal], state[len + j]) = (100.0 * mean[j], 100.0, mean[j]);
+        }
+        for rows in [[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], [[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], [[0.1, 0.3, 1.0], [0.0, 0.0, 1.0]]] {
+            for labels in [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]] {
+                let records: Vec<_> = (0..40)
+                    .map(|number: usize| {
+                        let row: [f64; 3] = rows[number % 2];
+                        let predictor: f64 = row.iter().zip(&mean).map(|(x, m)| x * m).sum();
+                        (row, labels[number % 2] - 1.0 / (1.0 + (-predictor).exp()))
+                    })
+                    .collect();
+                for _ in 0..40 {
+                    let [first, later] = [0, 1].map(|visit| honest(&task, visit, &records, &mut rng));
+                    let shape = of_site(&task, 1, 40, At { state: &state, first: Some(&first) }).unwrap().unwrap();
+                    assert_eq!(shape.admits(later.iter().copied()), Ok(()), "{mean:?} {rows:?} {labels:?}");
+                }
+            }
+        }
+    }
 }
 
 /// What would be λ of a fit [h ; Λ], as a change from the prior N(0, 1).

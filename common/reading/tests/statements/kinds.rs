@@ -5,13 +5,16 @@ use dp_pvi_posterior::methods::{Arrived, agreement::NotTested};
 use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::numerics::scales::Spread;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::ClientId;
+use dp_pvi_privacy::ledger::LedgerHead;
+use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_reading::agreement::{self, Agreement, SiteReleases};
 use dp_pvi_reading::divided;
 use dp_pvi_reading::document::{DocumentError, Evaluation, PosteriorDocument};
 use dp_pvi_reading::metrics::HeldOutMetrics;
 use dp_pvi_reading::noise_aware::{ClosedRound, History};
-use dp_pvi_reading::statement::statement;
+use dp_pvi_reading::statement::{PrivacyStatement, statement};
+use dp_pvi_reading::witness::Witness;
+use ed25519_dalek::SigningKey;
 
 pub(crate) type Kind = (&'static str, fn() -> PosteriorDocument);
 
@@ -76,9 +79,15 @@ fn site(number: u32) -> ClientId {
 }
 
 /// The first site answered every visit, and the second one missed one.
-fn statements(task: &ResolvedTask) -> Vec<dp_pvi_reading::statement::PrivacyStatement> {
+fn statements(task: &ResolvedTask) -> Vec<PrivacyStatement> {
     let releases = [task.visits(), task.visits() - 1, task.visits()];
-    (1..).zip(releases).map(|(number, releases)| statement(task, &site(number), releases).unwrap()).collect()
+    let statements = (1..).zip(releases).map(|(number, releases)| statement(task, &site(number), releases).unwrap()).collect();
+    PrivacyStatement::witnessed(statements, |site| {
+        let (run, head) = (RunId { task: task.hash(), number: 1 }, LedgerHead { seq: 7, hash: Hash::of("row", &[]) });
+        let key = SigningKey::from_bytes(&Hash::of("key", &[site.as_str().as_bytes()]).0);
+        let signature = Witness::sign(&ReleaseId { run, client: site.clone(), round: 0 }, head, &key);
+        Witness::new(site, &run, head, &key.verifying_key(), &signature)
+    })
 }
 
 fn evaluations() -> Vec<Evaluation> {

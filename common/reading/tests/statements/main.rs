@@ -66,7 +66,7 @@ fn row(path: &str) -> (&'static str, Source) {
 /// A changed file: one change of a derived field is refused; another one leaves everything that is said as it was.
 fn judged(given: &Given, honest: &[Posterior; 2], changed: &str, (path, source): (&str, Source), what: &str) {
     for (with_transcript, honest) in [false, true].into_iter().zip(honest) {
-        let derived = source == Source::Task || source == Source::Transcript && with_transcript;
+        let derived = matches!(source, Source::Task | Source::Signature) || source == Source::Transcript && with_transcript;
         match given.read(changed, with_transcript) {
             Ok(read) => {
                 assert!(!derived, "{}: {path}: {what} is accepted", given.name);

@@ -489,6 +489,32 @@ fn finding_attack_a5_a_site_whose_seed_cannot_be_opened_is_named_in_the_outcome(
     assert_eq!(coordinator.end_reason().unwrap(), "the summer cannot open the seed of beta, and a sum needs 4 sites");
 }
 
+/// A summer that answers, and wrongly, until nobody waits any longer: the outcome says in whose words, and not that it was silent.
+#[test]
+fn a_summer_that_only_refuses_is_the_author_of_the_end() {
+    let task = task(2, 0);
+    let (federation, _) = federation(&task, 2);
+    let settings = federation.settings_of(federation.run);
+    let records = federation.simulate().records;
+    let is_closing = |record: &Record| matches!(record, Record::Aggregation { record: AggregationRecord::Closing(_), .. });
+    let closing = records.iter().position(is_closing).unwrap();
+    let ended_after = |reply: Option<SummerReply>| {
+        let mut coordinator = Coordinator::restore(settings.clone(), records[..=closing].to_vec()).unwrap();
+        let mut now = Timestamp::from_millis(0);
+        for _ in 0..500 {
+            drop(coordinator.poll(now).records);
+            if let (Some(_), Some(reply)) = (coordinator.summer_request(now), &reply) {
+                assert!(coordinator.on_summer(reply.clone(), now).is_err());
+            }
+            now = now.plus(Duration::from_secs(1800));
+        }
+        assert_eq!(coordinator.stage(), Stage::Ended(RunOutcome::AggregationLost));
+        coordinator.end_reason().unwrap()
+    };
+    assert_eq!(ended_after(Some(SummerReply::Refused("its vault is gone".into()))), "the summer refused: its vault is gone");
+    assert_eq!(ended_after(None), "the summer did not answer");
+}
+
 /// A refusal for good ends the run where the summer was asked; one that comes late, or after the end, changes nothing.
 #[test]
 fn a_refusal_for_good_ends_only_a_run_that_waits_for_the_summer() {

@@ -52,6 +52,10 @@ impl<'a> Fields<'a> {
         text(self.need(name)?).map_or_else(|| refused(format!("`{name}` is no text")), Ok)
     }
 
+    pub(super) fn number<N: serde::de::DeserializeOwned>(&self, name: &str) -> Result<N, Unproved> {
+        serde_json::from_str(self.need(name)?.get()).or_else(|_| refused(format!("`{name}` is no number")))
+    }
+
     /// Refuses a field that the specification does not name at this place.
     pub(super) fn only_known(&self, place: &str) -> Result<(), Unproved> {
         let own = |field: &&str| field.split(['.', '[']).next().unwrap_or_default().to_owned();

@@ -3,6 +3,7 @@
 
 mod fields;
 mod transcript;
+mod witness;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -22,6 +23,8 @@ pub enum Source {
     Task,
     /// The transcript of the run.
     Transcript,
+    /// The signature of its site, under the key that stands beside it.
+    Signature,
     /// Nothing that this program reads: it is not checked, with all that is in it.
     Nothing,
 }
@@ -61,6 +64,7 @@ pub const FIELDS: &[(&str, Source)] = &[
     ("privacy[].releases", Source::Transcript),
     ("privacy[].released", Source::Task),
     ("privacy[].rows", Source::Nothing),
+    ("privacy[].witness", Source::Signature),
     ("privacy[].remarks", Source::Nothing),
     ("certificate", Source::Task),
     ("fallback_certificate", Source::Task),
@@ -125,6 +129,8 @@ pub struct Posterior {
     pub visits: u32,
     /// The sites, each with the visits that it answered; only with a transcript.
     pub sites: Option<Vec<(String, u32)>>,
+    /// The sites that signed where their ledger ended: the row, and the key; only with a transcript.
+    pub witnesses: Option<Vec<(String, u64, String)>>,
     joint: String,
     fallback: Option<Option<String>>,
 }
@@ -161,7 +167,7 @@ impl Posterior {
         let hash = hash_of("dp-pvi task v1", &[&task_text]);
         file.is("task_hash", &json!(hash))?;
         let Ok(task) = serde_json::from_str::<Task>(&task_text) else { return refused("its task is none of this version") };
-        let number: u32 = serde_json::from_str(file.need("run")?.get()).or_else(|_| refused("`run` is no number"))?;
+        let number: u32 = file.number("run")?;
         file.is("run", &json!(number))?;
         file.is("format", &json!(2))?;
         let kind = if task.approximation == "full-covariance" { "full-gaussian" } else { "diagonal-gaussian" };
@@ -203,7 +209,7 @@ impl Posterior {
             serde_json::from_str(file.need("privacy")?.get()).map_err(|_| Refusal::Form("no statements with each field once"))?;
         let Some(first) = statements.first() else { return refused("it states nothing for any site") };
         let unproved = first.get("fallback_epsilon").map(spelt);
-        let mut sites = Vec::new();
+        let (mut sites, mut witnesses) = (Vec::new(), Vec::new());
         for statement in &statements {
             statement.only_known("privacy[].")?;
             let site = statement.text("site")?;
@@ -223,12 +229,17 @@ impl Posterior {
                 }
                 (None, None) => demand(statement.get("fallback_epsilon").is_none(), "a fallback epsilon belongs to trust \"aggregated\"")?,
             }
-            let releases: u32 = serde_json::from_str(statement.need("releases")?.get()).or_else(|_| refused("`releases` is no number"))?;
+            let releases: u32 = statement.number("releases")?;
             statement.is("releases", &json!(releases))?;
             demand(releases <= task.promise.visits, "a site answered more visits than the task has")?;
             demand(sites.last().is_none_or(|(before, _)| *before < site), "sites are not in order, or one has two statements")?;
+            let witness = witness::read(statement, &site, &hash, number)?;
+            witnesses.extend(witness.map(|(row, key)| (site.clone(), row, key)));
             sites.push((site, releases));
         }
+        let signed = sites.iter().filter(|(_, releases)| *releases > 0).map(|(site, _)| site);
+        let all = signed.eq(witnesses.iter().map(|(site, ..)| site));
+        demand(witnesses.is_empty() || all, "not every site that answered has a `witness`, or one that did not has")?;
         let with_transcript = transcript.is_some();
         if let Some(transcript) = transcript {
             let transcript = Transcript::read(transcript, &hash, number)?;
@@ -236,8 +247,8 @@ impl Posterior {
             demand(sites == transcript.answered, "its sites, or the visits that they answered, are not those of the transcript")?;
         }
         let Task { privacy: Privacy { unit, relation, trust, .. }, promise: Promise { released, visits, .. }, .. } = task;
-        let sites = with_transcript.then_some(sites);
-        Ok(Self { task: hash, run: number, unit, relation, trust, released, visits, sites, joint, fallback })
+        let (sites, witnesses) = (with_transcript.then_some(sites), with_transcript.then_some(witnesses));
+        Ok(Self { task: hash, run: number, unit, relation, trust, released, visits, sites, witnesses, joint, fallback })
     }
 
     /// Checks the certificates.

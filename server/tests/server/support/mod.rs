@@ -429,8 +429,9 @@ impl Client {
             payload: payload_hash(PayloadKind::Values, &bytes),
             ledger_head: head(u64::from(header.round) + 1),
             upload: None,
+            witness: Vec::new(),
         };
-        (update, bytes)
+        (update.witnessed(&self.member.identity), bytes)
     }
 
     /// Submits on a stream of its own, which ends after it.

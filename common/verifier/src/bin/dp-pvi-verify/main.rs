@@ -23,7 +23,7 @@ fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unprove
     }
     let posterior = Posterior::read(file, transcript)?;
     let certificates = posterior.prove()?;
-    let Posterior { task, run, unit, relation, trust, released, visits, sites, .. } = &posterior;
+    let Posterior { task, run, unit, relation, trust, released, visits, sites, witnesses, .. } = &posterior;
     let mut lines = vec![holds("epsilon", &certificates.joint)];
     lines.extend(certificates.fallback.iter().map(|fallback| match fallback {
         Some(certificate) => holds("fallback epsilon", certificate),
@@ -39,6 +39,9 @@ fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unprove
         }
         None => "not checked without a transcript: which sites took part, their visits, the number of rounds".to_owned(),
     });
+    let ledgers =
+        witnesses.iter().flatten().map(|(site, row, key)| format!("{} signed that its ledger ended at row {row}: key {key}", json!(site)));
+    lines.extend(ledgers);
     lines.push("not checked: everything else in the file".to_owned());
     Ok(lines)
 }
