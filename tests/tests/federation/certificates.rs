@@ -220,7 +220,9 @@ fn finding_attack_a7_a_posterior_shows_that_a_copy_of_a_ledger_is_old() {
     let [data, state, kept] = ["site-1/data", "site-1/state", "old"].map(|folder| federation.home(folder));
     let files = [(data.join("ledger.db"), kept.join("ledger.db")), (state.join("site-1.head"), kept.join("site-1.head"))];
     fs::create_dir_all(&kept).unwrap();
-    files.iter().for_each(|(here, copy)| drop(fs::copy(here, copy).unwrap()));
+    for (here, copy) in &files {
+        fs::copy(here, copy).unwrap();
+    }
     complete(&federation, &parties);
     let posterior = federation.posterior();
     for statement in posterior["privacy"].as_array().unwrap() {
