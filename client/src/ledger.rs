@@ -100,19 +100,19 @@ pub fn too_near(private: &PrivateData) -> Option<String> {
     })
 }
 
-/// A ledger has a second place from its first row on. One that is not there was lost, or this ledger is a copy that came without it, and nobody here
-/// can tell whether it is the latest.
+/// A ledger has a second place from its first row on: `ledger create` writes it. One that is not there was lost, or this ledger is a copy that came without it, and
+/// nobody here can tell whether it is the latest.
 fn check_second_place(private: &PrivateData, rows: usize) -> Result<()> {
-    // A ledger that was only begun has nothing that could be forgotten.
-    if rows <= 1 || private.ledger_head.exists() {
+    if private.ledger_head.exists() {
         return Ok(());
     }
     let (ledger, place) = (private.ledger.display(), private.ledger_head.display());
+    let begun = if rows > 1 { "" } else { ". If it was being made and this was cut off, `dp-pvi-client ledger create` finishes it" };
     Err(ClientError::LedgerCorrupt(
         format!(
             "the ledger {ledger} has {rows} rows, and its second place {place} is not there: the ledger may be an old copy, which knows less than was \
              spent. Put the second place back (volume, path, [data] ledger_head). If it is lost for good, and only if this ledger is the latest one, move \
-             the ledger away and run `dp-pvi-client ledger restore` on it"
+             the ledger away and run `dp-pvi-client ledger restore` on it{begun}"
         )
         .into(),
     ))

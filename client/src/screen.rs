@@ -69,6 +69,7 @@ pub(crate) fn notes(inspection: &Inspection, halt_above: f64) -> Vec<String> {
     if !inspection.near.is_empty() {
         notes.push(inspection.near.to_string());
     }
+    notes.extend(inspection.shared.iter().map(ToString::to_string));
     notes
 }
 

@@ -105,6 +105,9 @@ fn to_json(inspection: &Inspection, guess: &Guess) -> Value {
         "near_places": inspection.near.places.iter().map(|(one, two)| json!([
             {"file": one.file, "row": one.row}, {"file": two.file, "row": two.row},
         ])).collect::<Vec<_>>(),
+        "in_two_files": inspection.shared.iter().map(|shared| json!({
+            "file": shared.file, "other": shared.other, "records": shared.records, "of": shared.of, "all_columns": shared.all_columns,
+        })).collect::<Vec<_>>(),
         "largest_unit": inspection.largest_unit,
         "watched_for_no_time": {
             "with_an_event": inspection.unwatched.events,

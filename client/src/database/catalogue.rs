@@ -87,7 +87,12 @@ impl<'a> Catalogue<'a> {
         };
         let cell = |place| row.try_get(place).ok().flatten().unwrap_or_default();
         let (oid, kind) = (cell(0).to_owned(), cell(1).chars().next().unwrap_or('?'));
-        let [secured, children, foreign, partition, stored] = [2, 3, 4, 5, 6].map(|place| cell(place) == "t");
+        let [secured, children, foreign, partition, stored, functions, operators] = [2, 3, 4, 5, 6, 7, 8].map(|place| cell(place) == "t");
+        if operators {
+            return Err(self.refuse(
+                "comparisons or collations that are not PostgreSQL's own stand in the schema pg_catalog, where they would be found in place of its own: move them",
+            ));
+        }
         if !self.description.vouched.contains(table) {
             let word = match self.description.public.contains(table) {
                 true => "make a table of it",
@@ -114,6 +119,12 @@ impl<'a> Catalogue<'a> {
             }
             if stored {
                 return Err(self.refuse(&format!("the rows of {table} are stored by a method that is not PostgreSQL's own: {word}")));
+            }
+            if functions {
+                return Err(self.refuse(&format!(
+                    "an index, the extended statistics or the partition key of {table} uses a function, operator or type that is not PostgreSQL's own, which may look at other rows \
+                     and is called while a question is planned: {word}"
+                )));
             }
             if kind == 'r' && children {
                 return Err(self.refuse(&format!("other tables inherit from {table}, and its keys are not unique over them: {word}")));

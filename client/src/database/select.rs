@@ -31,7 +31,10 @@ pub(super) fn locks(description: &Description) -> String {
 }
 
 /// Asks the catalogue for a relation: oid, kind, row security, whether tables inherit from it, whether a partition is no ordinary table, whether it is a
-/// partition, whether its rows are stored by another method than PostgreSQL's own.
+/// partition, whether its rows are stored by another method than PostgreSQL's own, whether functions of the site's stand where the planner calls them, whether operators of
+/// the site's stand among those that are asked with.
+///
+/// The planner computes what is constant in expressions of indexes, statistics and partition keys. PostgreSQL's own objects have numbers below 16384.
 pub(super) fn relation(table: &Table) -> String {
     format!(
         "SELECT c.oid, c.relkind, c.relrowsecurity, \
@@ -39,14 +42,28 @@ pub(super) fn relation(table: &Table) -> String {
          c.relkind = 'p' AND EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class p ON p.oid = t.relid WHERE p.relkind NOT IN ('r', 'p')), \
          c.relispartition, \
          EXISTS (SELECT 1 FROM pg_catalog.pg_class m JOIN pg_catalog.pg_am a ON a.oid = m.relam WHERE a.amname <> 'heap' AND (m.oid = c.oid \
-         OR c.relkind = 'p' AND m.oid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t))) \
+         OR c.relkind = 'p' AND m.oid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t))), \
+         EXISTS (SELECT 1 FROM pg_catalog.pg_depend d JOIN (SELECT c.oid UNION SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t) parts(oid) \
+         ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND (d.objid = parts.oid AND d.objsubid = 0 \
+         OR d.objid IN (SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = parts.oid)) \
+         OR d.classid = 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass \
+         AND d.objid IN (SELECT s.oid FROM pg_catalog.pg_statistic_ext s WHERE s.stxrelid = parts.oid) \
+         WHERE d.refobjid >= 16384 AND d.refclassid IN ('pg_catalog.pg_proc'::pg_catalog.regclass, 'pg_catalog.pg_operator'::pg_catalog.regclass, \
+         'pg_catalog.pg_opclass'::pg_catalog.regclass, 'pg_catalog.pg_type'::pg_catalog.regclass) \
+         AND (d.refclassid IN ('pg_catalog.pg_proc'::pg_catalog.regclass, 'pg_catalog.pg_operator'::pg_catalog.regclass) \
+         OR d.refclassid = 'pg_catalog.pg_opclass'::pg_catalog.regclass AND d.objid = parts.oid \
+         OR d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid IN \
+         (SELECT k.oid FROM pg_catalog.pg_type k WHERE k.typtype NOT IN ('e', 'c') AND k.typcategory <> 'A'))), \
+         EXISTS (SELECT 1 FROM pg_catalog.pg_operator o WHERE o.oid >= 16384 AND o.oprnamespace = 'pg_catalog'::pg_catalog.regnamespace \
+         AND o.oprname IN ('=', '<=', '>=') AND (o.oprleft < 16384 OR o.oprright < 16384)) \
+         OR EXISTS (SELECT 1 FROM pg_catalog.pg_collation o WHERE o.oid >= 16384 AND o.collname = 'C' AND o.collnamespace = 'pg_catalog'::pg_catalog.regnamespace) \
          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = {} AND c.relname = {}",
         literal(&table.schema),
         literal(&table.name)
     )
 }
 
-/// Asks the catalogue for the columns of a relation: name, not null, generated, schema, name and kind of the type without domains, whether its collation
+/// Asks the catalogue for the columns of a relation: name, not null, generated, schema (none of a type that is not PostgreSQL's own), name and kind of the type without domains, whether its collation
 /// is deterministic, whether it alone is unique.
 pub(super) fn columns(oid: &str) -> String {
     format!(
@@ -56,10 +73,9 @@ pub(super) fn columns(oid: &str) -> String {
          FROM pg_catalog.pg_attribute a WHERE a.attrelid = {oid}::pg_catalog.oid AND a.attnum > 0 AND NOT a.attisdropped \
          UNION ALL SELECT k.attnum, k.attname, k.attnotnull, k.generated, k.attcollation, t.typbasetype \
          FROM kinds k JOIN pg_catalog.pg_type t ON t.oid = k.kind WHERE t.typtype = 'd') \
-         SELECT k.attname, k.attnotnull, k.generated, n.nspname, t.typname, t.typtype, \
+         SELECT k.attname, k.attnotnull, k.generated, CASE WHEN t.oid < 16384 THEN n.nspname ELSE '' END, t.typname, t.typtype, \
          NOT EXISTS (SELECT 1 FROM pg_catalog.pg_collation c WHERE c.oid = k.attcollation AND NOT c.collisdeterministic), \
-         EXISTS (SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[0] \
-         JOIN pg_catalog.pg_namespace own ON own.oid = o.opcnamespace AND own.nspname = 'pg_catalog' \
+         EXISTS (SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[0] AND o.oid < 16384 \
          WHERE i.indrelid = {oid}::pg_catalog.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL \
          AND i.indnkeyatts = 1 AND i.indkey[0] = k.attnum AND o.opcdefault) \
          FROM kinds k JOIN pg_catalog.pg_type t ON t.oid = k.kind JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype <> 'd'"

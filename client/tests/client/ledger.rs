@@ -257,6 +257,22 @@ fn a_reader_beside_the_writer_is_never_refused() {
     assert_eq!(ledger::look(private, key()).unwrap().rows().len(), 61);
 }
 
+/// The copy that was made when the ledger was begun knows nothing of what was spent since.
+#[test]
+fn a_copy_of_a_ledger_s_first_row_is_refused_without_its_second_place() {
+    let site = Site::new();
+    let file = site.path("first.db");
+    site.run(&["ledger", "backup", "-o", file.to_str().unwrap()]).expect(0, "");
+    row(&site);
+    fs::copy(&file, site.path("data/ledger.db")).unwrap();
+    fs::remove_file(site.path("state/lung-2024.head")).unwrap();
+    for arguments in [&["run"][..], &["ledger", "verify"], &["budget", "show"], &["ledger", "show"]] {
+        let refused = site.run(arguments).expect(11, "second place");
+        assert!(words(&refused).contains("has 1 rows") && words(&refused).contains("ledger create"), "{arguments:?}");
+    }
+    assert!(!site.path("state/lung-2024.head").exists());
+}
+
 /// What remains when the second place is lost: the operator's word, and the server's witness.
 #[test]
 fn finding_attack_a7_a_ledger_without_its_second_place_is_refused_until_it_is_restored() {

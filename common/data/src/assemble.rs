@@ -364,7 +364,7 @@ mod tests {
         let path = folder.path().join("records.csv");
         std::fs::write(&path, format!("patient,x,y\n{rows}")).unwrap();
         let mut assembler = Assembler::new(&schema, Purpose::Run).holding(Some(room));
-        read_files(Reading { schema: &schema, purpose: Purpose::Run, id: None }, &[path], &mut assembler).unwrap();
+        read_files(Reading { schema: &schema, purpose: Purpose::Run, id: None, others: false }, &[path], &mut assembler).unwrap();
         assembler.finish().unwrap()
     }
 

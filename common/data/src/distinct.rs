@@ -1,74 +1,312 @@
 //! No file is read twice: one record is one term of a sum.
 //!
 //! # Privacy
-//! The sensitivity of a sum counts one record once, and one person's records in one unit. A file that two names lead to, or that was copied, would count its records
+//! The sensitivity of a sum counts one record once, and one person's records in one unit. A file that two names lead to, or whose records another file has, too, would count its records
 //! twice (`proofs/layouts.md` of `dp-pvi-privacy`).
+//!
+//! Files are compared by their records, in any order: by all columns, and by what the schema makes of a record. So a copy is one in another format, encoding or order, too.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::collections::HashMap;
+use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
+use std::slice;
 
+use dp_pvi_records::{LineProblem, RecordView, Row};
+use dp_pvi_schema::content::Content;
+use dp_pvi_schema::public::Extra;
+use dp_pvi_schema::{Blanks, text};
 use sha2::{Digest as _, Sha256};
 
+use crate::encode::{Encoded, Encoder, Fate, Purpose};
 use crate::error::DataError;
-use crate::source::{RecordFile, Start, open_plain};
+use crate::files;
+use crate::source::{Reading, RecordFile, RowError, Sink};
 
-/// Bytes by which files are told apart before all of their bytes are compared.
-const BEGINNING: u64 = 1 << 16;
+/// Fewer distinct records may be alike by chance: a month with one patient, and another one.
+const FEW: usize = 3;
 
-/// Refuses files that are one file by device and inode, and files that hold the same bytes once they are unpacked.
-///
-/// Equal files without a record pass: where a month has no patient, its export is a header. A record is a line after the header that is not blank; of a Parquet file, a row.
-pub(crate) fn check(files: &[impl RecordFile], start: Start) -> Result<(), DataError> {
-    let mut seen: Vec<((u64, u64), [u8; 32])> = Vec::with_capacity(files.len());
-    for (position, file) in files.iter().enumerate() {
-        let about = file.open()?.metadata().map_err(io(file))?;
+/// So many records that are expected not to be in the other file, and all of which are, are no chance: it has a probability of about e⁻²⁰.
+const NO_CHANCE: f64 = 20.0;
+
+/// Distinct records of all files that are kept for the comparison, some ten bytes each; of larger files a sample of the records.
+const KEPT: usize = 1 << 20;
+
+/// The share of a file's records that may be in another one without a word, where about as many are expected to be.
+const UNSEEN: f64 = 0.05;
+
+/// Records of a file that another file has, too. For the people at the site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// Position of the file in the list, from 1.
+    pub file: usize,
+    /// Position of the other one.
+    pub other: usize,
+    /// How many of its records the other one has.
+    pub records: u64,
+    /// Of so many.
+    pub of: u64,
+    /// Whether the numbers are those of a sample.
+    pub sampled: bool,
+    /// Whether they are alike in all columns, or in what the schema makes of them.
+    pub all_columns: bool,
+}
+
+/// One line. No record is in it.
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sampled = if self.sampled { " (of a sample)" } else { "" };
+        let columns = if self.all_columns { "" } else { ", as the schema reads them" };
+        write!(
+            f,
+            "{} of {} records of file {} are also in file {}{sampled}{columns}. If they are the same records, each of them counts twice, and is two units where a record is one: \
+             take them out of one of the files. If they are others that look alike, leave them",
+            self.records, self.of, self.file, self.other
+        )
+    }
+}
+
+/// Refuses files that are one file by device and inode; files that hold the same records, unless they are [few](FEW); and, where each record is a unit, a file all of whose records another one
+/// has, where this is no chance. Returns which records two files have.
+pub(crate) fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
+    let mut seen: Vec<(u64, u64)> = Vec::with_capacity(files.len());
+    for file in files {
+        let about = file.open()?.metadata().map_err(|source| DataError::Io { path: file.name().to_owned(), source })?;
         let place = (about.dev(), about.ino());
-        if let Some(other) = seen.iter().position(|(other, _)| *other == place) {
+        if let Some(other) = seen.iter().position(|other| *other == place) {
             return Err(DataError::SameFile { path: file.name().to_owned(), other: files[other].name().to_owned() });
         }
-        let beginning = if files.len() > 1 { digest(file, start, BEGINNING)? } else { [0; 32] };
-        for other in (0..position).filter(|&other| seen[other].1 == beginning) {
-            if holds_records(file, start)? && digest(file, start, u64::MAX)? == digest(&files[other], start, u64::MAX)? {
-                return Err(DataError::SameContent { path: file.name().to_owned(), other: files[other].name().to_owned() });
+        seen.push(place);
+    }
+    if files.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let most = (KEPT / files.len()).max(1024);
+    let tables = files.iter().map(|file| FileRows::of(reading, file, most)).collect::<Result<Vec<_>, DataError>>()?;
+    let mut found = Vec::new();
+    for (position, one) in tables.iter().enumerate() {
+        for (before, other) in tables[..position].iter().enumerate() {
+            let names = || (files[position].name().to_owned(), files[before].name().to_owned());
+            if one.all.is_copy(&other.all) {
+                let (path, other) = names();
+                return Err(DataError::SameContent { path, other });
+            }
+            // The smaller one in the larger one; of two of one size, the later one.
+            let ((file, small), (other, large)) =
+                if one.all.count > other.all.count { ((before, other), (position, one)) } else { ((position, one), (before, other)) };
+            let (all, read) = (Common::of(&small.all, &large.all), Common::of(&small.read, &large.read));
+            let units = reading.schema.unit_column().is_none() && reading.purpose != Purpose::Public;
+            if units && (all.is_no_chance() || read.is_no_chance()) {
+                return Err(DataError::Contained { path: files[file].name().to_owned(), other: files[other].name().to_owned() });
+            }
+            let shared = |common: Common, all_columns| {
+                let Common { shared: records, of, sampled, .. } = common;
+                Shared { file: file + 1, other: other + 1, records, of, sampled, all_columns }
+            };
+            if all.is_told() || all.is_whole() {
+                found.push(shared(all, true));
+            } else if read.is_told() {
+                found.push(shared(read, false));
             }
         }
-        seen.push((place, beginning));
     }
-    Ok(())
+    Ok(found)
 }
 
-fn io(file: &impl RecordFile) -> impl FnOnce(std::io::Error) -> DataError {
-    |source| DataError::Io { path: file.name().to_owned(), source }
+/// Hashes of some rows, whatever their order.
+struct Rows {
+    /// Of all of them: equal sums are those of the same rows, each as often.
+    sum: [u64; 4],
+    count: u64,
+    /// Hashes up to the limit, and how often each occurs.
+    kept: HashMap<u64, u64>,
+    limit: u64,
+    most: usize,
 }
 
-fn digest(file: &impl RecordFile, start: Start, most: u64) -> Result<[u8; 32], DataError> {
-    let mut bytes = open_plain(file, start)?.take(most);
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
-    loop {
-        match bytes.read(&mut buffer).map_err(io(file))? {
-            0 => return Ok(hash.finalize().into()),
-            read => hash.update(&buffer[..read]),
+impl Rows {
+    fn new(most: usize) -> Self {
+        Self { sum: [0; 4], count: 0, kept: HashMap::new(), limit: u64::MAX, most }
+    }
+
+    fn take(&mut self, row: Sha256) {
+        let hash: [u8; 32] = row.finalize().into();
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(hash.chunks_exact(8)) {
+            *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        self.sum.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+        self.count += 1;
+        if words[0] <= self.limit {
+            *self.kept.entry(words[0]).or_default() += 1;
+            while self.kept.len() > self.most {
+                self.limit /= 2;
+                self.kept.retain(|hash, _| *hash <= self.limit);
+            }
+        }
+    }
+
+    fn is_copy(&self, other: &Self) -> bool {
+        (self.count, self.sum) == (other.count, other.sum) && self.kept.len() >= FEW
+    }
+}
+
+/// What one file has of another one, among the rows that were kept of both.
+#[derive(Debug, Clone, Copy)]
+struct Common {
+    /// Rows that the larger one has, too, each as often as both have it.
+    shared: u64,
+    of: u64,
+    /// How many of them one expects the larger one not to have, if they are others: a row that was drawn as its rows were is none of them with a probability of about the
+    /// share of its rows that occur once (Good and Turing).
+    new: f64,
+    sampled: bool,
+}
+
+impl Common {
+    fn of(small: &Rows, large: &Rows) -> Self {
+        let limit = small.limit.min(large.limit);
+        let (mut shared, mut of, mut once, mut all) = (0, 0, 0, 0);
+        for (_, count) in large.kept.iter().filter(|(hash, _)| **hash <= limit) {
+            all += count;
+            once += u64::from(*count == 1);
+        }
+        for (hash, count) in small.kept.iter().filter(|(hash, _)| **hash <= limit) {
+            of += count;
+            shared += count.min(large.kept.get(hash).unwrap_or(&0));
+        }
+        let new = if all == 0 { 0.0 } else { of as f64 * once as f64 / all as f64 };
+        Self { shared, of, new, sampled: limit < u64::MAX }
+    }
+
+    fn is_whole(self) -> bool {
+        self.of > 0 && self.shared == self.of
+    }
+
+    fn is_no_chance(self) -> bool {
+        self.is_whole() && self.new >= NO_CHANCE
+    }
+
+    /// Whether more are shared than one expects of other records.
+    fn is_told(self) -> bool {
+        let (shared, of) = (self.shared as f64, self.of as f64);
+        let more = shared - (of - self.new);
+        // Where no row is expected twice, every one is told.
+        self.shared > 0 && more >= 1.0 && (more > UNSEEN * of || of <= self.new)
+    }
+}
+
+/// The rows of one file: by all columns, and as the schema reads those that contribute.
+struct FileRows {
+    all: Rows,
+    read: Rows,
+}
+
+impl FileRows {
+    fn of(reading: Reading<'_>, file: &impl RecordFile, most: usize) -> Result<Self, DataError> {
+        let mut rows = Self { all: Rows::new(most), read: Rows::new(most) };
+        let files = slice::from_ref(file);
+        let table = match reading.schema.content() {
+            Content::Table => {
+                let encoder = Encoder::new(reading.schema, Purpose::Run);
+                let mut comparing = Comparing { rows, encoder, encoded: Encoded::default(), fields: 0, others: 0 };
+                files::read(Reading { others: true, ..reading }, file, &mut comparing)?;
+                return Ok(comparing.rows);
+            }
+            Content::Documents(rule) => crate::documents::load(rule, files, reading.purpose)?.table,
+            Content::Images(rule) => crate::images::load(rule, files, reading.purpose)?.table,
+        };
+        table.records().for_each(|record| rows.all.take(of_record(record)));
+        Ok(rows)
+    }
+}
+
+/// Takes the rows of a table.
+struct Comparing<'s> {
+    rows: FileRows,
+    encoder: Encoder<'s>,
+    encoded: Encoded,
+    /// Of the schema.
+    fields: usize,
+    /// All columns come after them.
+    others: usize,
+}
+
+impl Sink for Comparing<'_> {
+    fn columns(&mut self, fields: usize, others: usize) {
+        (self.fields, self.others) = (fields, others);
+    }
+
+    fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
+        let mut hash = Sha256::new();
+        for field in self.fields..self.fields + self.others {
+            row.cell(field).with_text(|cell| of_cell(&text::cell(cell, Blanks::Trimmed), row.decimal(), &mut hash));
+        }
+        self.rows.all.take(hash);
+        if self.encoder.encode(row, &mut self.encoded, &mut ()) == Ok(Fate::Kept) {
+            self.rows.read.take(of_record(self.encoded.view()));
+        }
+        Ok(())
+    }
+
+    /// It contributes nothing.
+    fn broken(&mut self, _: LineProblem, _: &impl Row) -> Result<(), RowError> {
+        Ok(())
+    }
+
+    fn nothing(&mut self) {}
+}
+
+/// A cell's text, or its number however it is spelled.
+fn of_cell(cell: &[u8], decimal: u8, hash: &mut Sha256) {
+    let spelled = cell.iter().all(|byte| byte.is_ascii_digit() || b"+-eE".contains(byte) || *byte == decimal);
+    // Longer ones may be ids that no floating-point number tells apart.
+    let number = if spelled && cell.len() <= 15 {
+        let text: String = cell.iter().map(|byte| if *byte == decimal { '.' } else { char::from(*byte) }).collect();
+        text.parse::<f64>().ok().filter(|number| number.is_finite())
+    } else {
+        None
+    };
+    match number {
+        // −0 + 0 is 0.
+        Some(number) => hash.update([&[0; 1][..], &(number + 0.0).to_le_bytes()].concat()),
+        None => {
+            hash.update([1]);
+            hash.update((cell.len() as u64).to_le_bytes());
+            hash.update(cell);
         }
     }
 }
 
-/// Whether a file has more than its header.
-fn holds_records(file: &impl RecordFile, start: Start) -> Result<bool, DataError> {
-    let mut bytes = BufReader::new(open_plain(file, start)?);
-    if bytes.fill_buf().map_err(io(file))?.starts_with(b"PAR1") {
-        return Ok(true);
+fn of_record(record: RecordView<'_>) -> Sha256 {
+    let mut hash = Sha256::new();
+    hash.update((record.indices.len() as u64).to_le_bytes());
+    record.indices.iter().for_each(|index| hash.update(index.to_le_bytes()));
+    record.values.iter().chain([&record.target, &record.offset]).for_each(|value| hash.update(value.to_le_bytes()));
+    if record.extra != Extra::NONE {
+        dp_pvi_records::words(record.extra).into_iter().for_each(|word| hash.update(word.to_le_bytes()));
     }
-    let mut lines = if start == Start::Header { 0 } else { 1 };
-    let mut blank = true;
-    for byte in bytes.bytes() {
-        match byte.map_err(io(file))? {
-            b'\n' | b'\r' => blank = true,
-            byte if blank && !byte.is_ascii_whitespace() => (lines, blank) = (lines + 1, false),
-            _ => {}
-        }
-        if lines > 1 {
-            return Ok(true);
-        }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(numbers: std::ops::Range<u32>, most: usize) -> Rows {
+        let mut rows = Rows::new(most);
+        numbers.for_each(|number| rows.take(Sha256::new().chain_update(number.to_le_bytes())));
+        rows
     }
-    Ok(false)
+
+    /// However many rows there are, so many are kept, and they are the same of both files.
+    #[test]
+    fn a_sample_tells_what_all_rows_tell() {
+        let (earlier, later, other) = (rows(0..20_000, 256), rows(0..60_000, 256), rows(60_000..90_000, 256));
+        assert!([&earlier, &later, &other].iter().all(|rows| rows.kept.len() <= 256 && rows.kept.len() > 64));
+        let common = Common::of(&earlier, &later);
+        assert!(common.sampled && common.is_no_chance() && common.is_told(), "{common:?}");
+        let common = Common::of(&other, &later);
+        assert!(common.shared == 0 && !common.is_told(), "{common:?}");
+        assert!(rows(0..20_000, 512).is_copy(&earlier) && !earlier.is_copy(&rows(0..20_001, 256)));
+    }
 }

@@ -45,7 +45,7 @@ pub enum DataError {
     },
     /// Two files hold the same records.
     #[error(
-        "{} and {} hold the same bytes: their records would count twice; take the copy away, or, if these are different records that look alike, put \
+        "{} and {} hold the same records: they would count twice; take the copy away, or, if these are different records that look alike, put \
          them into one file",
         path.display(),
         other.display()
@@ -54,6 +54,19 @@ pub enum DataError {
         /// The later file.
         path: PathBuf,
         /// The earlier one.
+        other: PathBuf,
+    },
+    /// All records of a file are in another one.
+    #[error(
+        "{} holds no record that {} does not hold, too: they would count twice; take the first file away, or, if these are different records that look \
+         alike, put them into one file",
+        path.display(),
+        other.display()
+    )]
+    Contained {
+        /// The smaller file.
+        path: PathBuf,
+        /// The one that has its records.
         other: PathBuf,
     },
     /// A directory, a pipe or a device.

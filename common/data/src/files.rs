@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Cursor, Read as _};
 use std::os::unix::fs::FileExt as _;
 
-use crate::distinct;
+use crate::distinct::{self, Shared};
 use crate::encode::Purpose;
 use crate::error::DataError;
 #[cfg(feature = "parquet")]
@@ -25,11 +25,11 @@ pub(crate) fn read_files(reading: Reading<'_>, files: &[impl RecordFile], sink: 
 }
 
 impl Reading<'_> {
-    /// That no record is read twice. Rows to be predicted may be.
-    pub(crate) fn check_distinct(&self, files: &[impl RecordFile]) -> Result<(), DataError> {
+    /// That no record is read twice, and which records two files have. Rows to be predicted may be read twice.
+    pub(crate) fn check_distinct(&self, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
         match self.purpose {
-            Purpose::Prediction => Ok(()),
-            Purpose::Check | Purpose::Run | Purpose::Public => distinct::check(files, self.start()),
+            Purpose::Prediction => Ok(Vec::new()),
+            Purpose::Check | Purpose::Run | Purpose::Public => distinct::check(*self, files),
         }
     }
 
@@ -39,7 +39,8 @@ impl Reading<'_> {
     }
 }
 
-fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> Result<(), DataError> {
+/// Gives all rows of one file to a sink.
+pub(crate) fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> Result<(), DataError> {
     let format = reading.schema.csv();
     let start = reading.start();
     let path = file.name();
@@ -49,7 +50,7 @@ fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl Sink) -> R
     }
     match Container::of(path, &bytes, start) {
         #[cfg(feature = "parquet")]
-        Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?, sink),
+        Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?.passing_over_types(reading.others), sink),
         #[cfg(not(feature = "parquet"))]
         Container::Parquet => Err(DataError::Parquet {
             path: path.to_owned(),

@@ -1,6 +1,7 @@
 //! What the schema does to a data set, counted. For the people at the site: the counts are as private as the records.
 
 use crate::assemble::Assembled;
+use crate::distinct::Shared;
 use crate::encode::{CellEvent, Encoded, Encoder, Fate, Fault, Purpose, Watch};
 use crate::error::{DataError, RowProblem};
 use crate::files::read_files;
@@ -38,6 +39,8 @@ pub struct Inspection {
     pub screen: Screen,
     /// Units whose ids are near another's.
     pub near: Near,
+    /// Records that two files have.
+    pub shared: Vec<Shared>,
     /// Entries of all kept records: a table in memory holds fewer than 2³².
     pub entries_held: u64,
     /// Of survival times: records that were watched for no time.
@@ -124,8 +127,8 @@ pub fn inspect(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection,
     if *schema.content() != Content::Table {
         return without_columns(schema, files);
     }
-    let reading = Reading { schema, purpose: Purpose::Check, id: None };
-    reading.check_distinct(files)?;
+    let reading = Reading { schema, purpose: Purpose::Check, id: None, others: false };
+    let shared = reading.check_distinct(files)?;
     let mut counter = Counter::new(schema);
     for (file, path) in files.iter().enumerate() {
         (counter.file, counter.row) = (file + 1, 0);
@@ -134,12 +137,13 @@ pub fn inspect(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection,
     if files.is_empty() {
         return Err(DataError::NoFiles);
     }
-    Ok(counter.finish())
+    Ok(Inspection { shared, ..counter.finish() })
 }
 
 /// Documents and images: only their number and their norms can be told.
 fn without_columns(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection, DataError> {
     let Assembled { table, counts, .. } = crate::table(schema, files, Purpose::Check)?;
+    let shared = Reading { schema, purpose: Purpose::Check, id: None, others: false }.check_distinct(files)?;
     let (bound, norms) = (schema.row_norm_bound(), vec![0; NORM_BINS + 1]);
     let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), filled: Vec::new(), bound, norms, entries: 0 };
     for record in table.records() {
@@ -155,6 +159,7 @@ fn without_columns(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspect
         rejections: Vec::new(),
         screen: Screen::of_all(counts.records),
         near: Near::default(),
+        shared,
         entries_held: tally.entries,
         unwatched: Unwatched::default(),
         largest_unit: 1,
@@ -284,6 +289,7 @@ impl<'s> Counter<'s> {
         let grouped = self.schema.unit_column().is_some();
         Inspection {
             screen: self.reasons.screen(self.schema, self.records),
+            shared: Vec::new(),
             near: Near::of(self.persons.iter().map(|(id, person)| (id.as_ref(), person.first))),
             entries_held: self.tally.entries,
             units: if grouped { self.persons.len() as u64 } else { self.records },
@@ -506,6 +512,7 @@ impl fmt::Display for Inspection {
         if !self.near.is_empty() {
             writeln!(f, "\n{}", self.near)?;
         }
+        self.shared.iter().try_for_each(|shared| writeln!(f, "\n{shared}"))?;
         if self.rejected > 0 {
             writeln!(f)?;
             writeln!(f, "The schema rejects {} records. `check` fails, and in a run they contribute nothing. The first:", self.rejected)?;

@@ -65,7 +65,7 @@ impl fmt::Display for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} units have an id that differs from another's in capital letters, blanks, leading zeros, the Unicode form or the spelling of a number alone. If they are the same persons, each of \
+            "{} units have an id that differs from another's in capital letters, blanks, punctuation, leading zeros, the Unicode form or the spelling of a number alone. If they are the same persons, each of \
              them counts as several units and the privacy of one unit is not that of the person: write each id in one way. The first, by their first records:",
             self.units
         )?;

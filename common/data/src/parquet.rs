@@ -59,13 +59,19 @@ impl Row for Slice<'_> {
 pub(crate) struct ParquetTable<'a> {
     path: &'a Path,
     reader: SerializedFileReader<File>,
+    passes_over_types: bool,
 }
 
 impl<'a> ParquetTable<'a> {
     /// The table in `file`, which messages call `path`.
     pub(crate) fn open(path: &'a Path, file: File) -> Result<Self, DataError> {
         let reader = guarded(|| SerializedFileReader::new(file)).map_err(|_| damaged(path))?;
-        Ok(Self { path, reader })
+        Ok(Self { path, reader, passes_over_types: false })
+    }
+
+    /// Columns of types that are not read have no values.
+    pub(crate) fn passing_over_types(self, passes_over_types: bool) -> Self {
+        Self { passes_over_types, ..self }
     }
 
     fn schema(&self) -> &SchemaDescriptor {
@@ -116,7 +122,10 @@ impl Source for ParquetTable<'_> {
             let name = schema.get_column_root(leaf).name();
             let stored = type_of(&schema.columns()[leaf], durations.contains(name));
             let refused = |refused| DataError::ColumnType { path: self.path.to_owned(), column: text::read(name).into_owned(), refused };
-            Ok(Some((leaf, stored.map_err(refused)?)))
+            match stored {
+                Err(_) if self.passes_over_types => Ok(None),
+                stored => Ok(Some((leaf, stored.map_err(refused)?))),
+            }
         });
         let asked: Vec<Option<(usize, Stored)>> = asked.collect::<Result<_, DataError>>()?;
         for group in 0..self.reader.num_row_groups() {

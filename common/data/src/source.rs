@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Takes the rows of a data set one by one.
 pub(crate) trait Sink {
+    /// How many fields the schema's are, and how many come after them ([`Reading::others`]); before the first row.
+    fn columns(&mut self, _fields: usize, _others: usize) {}
     /// One row; an error ends the reading.
     fn row(&mut self, row: &impl Row) -> Result<(), RowError>;
     /// A record that cannot be cut into the table's columns, with what can be read of it; an error ends the reading.
@@ -46,6 +48,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) purpose: Purpose,
     /// A column whose text is wanted beside the schema's: its field comes after all others.
     pub(crate) id: Option<&'a str>,
+    /// Whether all columns of the table, by their names, come after the schema's.
+    pub(crate) others: bool,
 }
 
 /// A sink's rows, counted.
@@ -216,7 +220,13 @@ impl Reading<'_> {
     {
         // Names as those of the schema.
         let names: Vec<Vec<u8>> = source.columns()?.iter().map(|name| text::cell(name, Blanks::Trimmed).into_owned()).collect();
-        let fields = self.bind(source.name(), &names.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        let mut fields = self.bind(source.name(), &names.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        if self.others {
+            let mut all: Vec<usize> = (0..names.len()).collect();
+            all.sort_by_key(|position| &names[*position]);
+            sink.columns(fields.len(), all.len());
+            fields.extend(all.into_iter().map(Some));
+        }
         let mut counted = Counted { sink, records: 0, rows: 0, stopped: None };
         source.visit(&fields, &mut counted)?;
         let Counted { records, rows, stopped, .. } = counted;

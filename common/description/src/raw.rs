@@ -455,7 +455,11 @@ fn constant(place: &str, value: &Value) -> Result<String> {
     match value {
         Value::String(text) if !text.contains('\0') => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
-        Value::Float(number) if number.is_finite() => Ok(number.to_string()),
+        Value::Float(number) if number.is_finite() => {
+            let plain = number.to_string();
+            // Hundreds of zeros are an exponent.
+            Ok(if plain.len() > 64 { format!("{number:e}") } else { plain })
+        }
         Value::Boolean(truth) => Ok(truth.to_string()),
         Value::Datetime(date) if date.offset.is_none() && date.date.is_some() => Ok(date.to_string().replace('T', " ")),
         _ => Err(format!("{place}: a constant is a text, a finite number, true, false, or a date or time without zone")),

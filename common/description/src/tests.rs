@@ -45,6 +45,23 @@ fn one_column_of_one_source_is_read_once() {
     assert_eq!(description.sources[1].fetched[0].need, [Need::Ordered, Need::Number]);
 }
 
+/// A number is one whatever its size: a type's own text of it may have hundreds of digits.
+#[test]
+fn large_and_small_constants_are_spelled_in_few_characters() {
+    for (written, constant) in [
+        ("1e300", "1e300"),
+        ("1e-300", "1e-300"),
+        ("-2.5e200", "-2.5e200"),
+        ("1e30", "1000000000000000000000000000000"),
+        ("40.0", "40"),
+        ("0.1", "0.1"),
+    ] {
+        let text = format!("{SMALLEST}where = [{{ column = \"n\", to = {written} }}]\n[[columns]]\nname = \"x\"\nvalue = \"x\"\n");
+        let Test::Between { to, .. } = parsed(&text).unwrap().sources[0].filters[0].test.clone() else { panic!("{written}") };
+        assert_eq!(to.as_deref(), Some(constant));
+    }
+}
+
 #[test]
 fn what_is_no_description_is_refused_with_what_to_write() {
     let own = "[[columns]]\nname = \"x\"\nvalue = \"x\"\n";

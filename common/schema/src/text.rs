@@ -1,7 +1,7 @@
 //! Texts, read by one rule wherever they come from: cells, names of columns, ids, and what the schema itself lists.
 //!
 //! *A text* ([`cell`]) has no blanks around it and its letters in Unicode's composed form (NFC), so that `ä` is one letter whether a program wrote it as one or as an `a` with two
-//! points. Blanks are all of Unicode's, the no-break blank and marks without a width (U+FEFF, U+200B) among them. Blanks inside and capital letters stay.
+//! points. Blanks are all of Unicode's, the no-break blank among them, and characters that are shown as nothing: marks without a width (U+FEFF, U+200B), of direction (U+200E), soft hyphens. Blanks inside and capital letters stay.
 //!
 //! *A level, a class or a truth value* is compared by its [`whole`] number where it is one with decimals of 0: `3.0` is `3`, as which the same number is stored in Parquet.
 //!
@@ -26,9 +26,29 @@ pub enum NoId {
     Inexact,
 }
 
-/// Whether a character around a text is no part of it.
+/// Whether a character around a text is no part of it: blanks, and what Unicode shows as nothing (Default_Ignorable_Code_Point, with the marks of direction).
 fn is_blank(character: char) -> bool {
-    character.is_whitespace() || matches!(character, '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
+    character.is_whitespace()
+        || matches!(character,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Zeros of scripts whose digits have no ASCII form in NFKC; nine digits follow each of them.
+const ZEROS: [u32; 67] = [
+    0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0, 0xf20, 0x1040, 0x1090, 0x17e0,
+    0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50, 0xa620, 0xa8d0, 0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0,
+    0x104a0, 0x10d30, 0x10d40, 0x11066, 0x110f0, 0x11136, 0x111d0, 0x112f0, 0x11450, 0x114d0, 0x11650, 0x116c0, 0x116d0, 0x116da, 0x11730,
+    0x118e0, 0x11950, 0x11bf0, 0x11c50, 0x11d50, 0x11da0, 0x11f50, 0x16130, 0x16a60, 0x16ac0, 0x16b50, 0x16d70, 0x1e140, 0x1e2f0, 0x1e4f0,
+    0x1e5f1, 0x1e950,
+];
+
+/// A decimal digit as the ASCII one.
+fn ascii_digit(character: char) -> char {
+    let code = u32::from(character);
+    let before = ZEROS.partition_point(|zero| *zero <= code).checked_sub(1).map(|at| code - ZEROS[at]);
+    before.filter(|digit| *digit < 10).and_then(|digit| char::from_digit(digit, 10)).unwrap_or(character)
 }
 
 /// The composed form (NFC).
@@ -124,13 +144,22 @@ pub fn id_of(number: f64) -> Result<String, NoId> {
     }
 }
 
-/// What an id has in common with those that a person could take for the same: without regard to capital letters, blanks, leading zeros, Unicode's forms (full-width digits
-/// among them) and how a number is spelled.
+/// What an id has in common with those that a person could take for the same: without regard to capital letters (`ß` is `ss`), blanks, punctuation, leading zeros, Unicode's
+/// forms, the script of digits and how a number is spelled.
 #[must_use]
 pub fn near(id: &str) -> String {
-    let folded: String = id.nfkc().flat_map(char::to_lowercase).filter(|character| !is_blank(*character)).collect();
+    // There and back: ẞ and ß become ss, and letters with two small forms get one. The dot of a Turkish İ is left over.
+    let small = id.nfkc().flat_map(char::to_lowercase).flat_map(char::to_uppercase).flat_map(char::to_lowercase);
+    let folded: String = small.filter(|character| !is_blank(*character) && *character != '\u{307}').map(ascii_digit).collect();
+    if let Some(digits) = without_groups(&folded) {
+        return near(&digits);
+    }
     let comma = !folded.contains('.');
     if let Some(number) = Spelled::of(&folded, if comma { b',' } else { b'.' }) {
+        return number.value();
+    }
+    let folded: String = folded.chars().filter(|character| character.is_alphanumeric()).collect();
+    if let Some(number) = Spelled::of(&folded, b'.') {
         return number.value();
     }
     let mut near = String::with_capacity(folded.len());
@@ -145,6 +174,15 @@ pub fn near(id: &str) -> String {
     }
     near.push_str(rest);
     near
+}
+
+/// The digits of a number with separators of thousands.
+fn without_groups(text: &str) -> Option<String> {
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let separator = text.chars().find(|character| !character.is_ascii_digit()).filter(|separator| ",.'\u{2019}_".contains(*separator))?;
+    let (first, groups) = text.split_once(separator)?;
+    let fits = (1..=3).contains(&first.len()) && groups.split(separator).all(|group| group.len() == 3 && is_digits(group));
+    fits.then(|| text.replace(separator, ""))
 }
 
 /// A text of the form `[+-]digits[.digits][e[+-]digits]`.
@@ -301,6 +339,13 @@ mod tests {
             "0012.0",
             "\u{feff}12",
             "\u{2007}12\u{202f}",
+            "12\u{200e}",
+            "12\u{200f}",
+            "12\u{ad}",
+            "12\u{fe0f}",
+            "\u{2066}12\u{2069}",
+            "\u{202b}12\u{202c}\u{34f}",
+            "\u{3164}12\u{e0041}",
         ] {
             assert_eq!(id(text, b'.').unwrap(), "12", "{text:?}");
         }
@@ -358,9 +403,42 @@ mod tests {
     #[test]
     fn ids_that_look_alike_are_near_and_others_are_not() {
         for alike in [
-            &["12", "012", "12.00", "１２", "1.2e1", "1 2", "12,0"][..],
-            &["A12", "a12", "a012", "A 12", "a\u{a0}12", "Ａ１２", "a\u{200b}12"],
+            &[
+                "12",
+                "012",
+                "12.00",
+                "１２",
+                "1.2e1",
+                "1 2",
+                "12,0",
+                "'12",
+                "#12",
+                "\u{661}\u{662}",
+                "\u{967}\u{968}",
+                "1\u{ad}2",
+                "1-2",
+                "(12)",
+            ][..],
+            &[
+                "A12",
+                "a12",
+                "a012",
+                "A 12",
+                "a\u{a0}12",
+                "Ａ１２",
+                "a\u{200b}12",
+                "A-12",
+                "A\u{2010}12",
+                "a_12",
+                "A/0012",
+                "A\u{6f1}\u{6f2}",
+            ],
             &["Müller", "MÜLLER", "mu\u{308}ller"],
+            &["Stra\u{df}e", "STRASSE", "strasse", "STRA\u{1e9e}E"],
+            &["\u{130}", "i", "I", "\u{131}"],
+            &["\u{3c3}\u{3c2}", "\u{3a3}\u{3a3}"],
+            &["550e8400-e29b-41d4-a716-006655440000", "550E8400E29B41D4A716006655440000", "{550e8400-e29b-41d4-a716-006655440000}"],
+            &["1234567", "1,234,567", "1.234.567", "1'234'567", "1 234 567", "01234567", "+1234567"],
             &["100000", "1e5", "1E+05"],
             &["0", "000", "0.0", "-0"],
         ] {
@@ -368,7 +446,7 @@ mod tests {
                 assert_eq!(near(other), near(alike[0]), "{other}");
             }
         }
-        let apart = ["12", "120", "1.2", "-12", "a12", "a120", "12a", "b12", "", "1-2", "12e", "3e12"];
+        let apart = ["12", "120", "1.2", "-12", "a12", "a120", "12a", "b12", "", "1,2345", "12e", "3e12", "ss", "s"];
         for (position, one) in apart.iter().enumerate() {
             for other in &apart[position + 1..] {
                 assert_ne!(near(one), near(other), "{one} {other}");

@@ -52,7 +52,12 @@ const RELEASED: &str = "at every visit one noised sum";
 
 /// A run of two sites. `fallback` has the fallback certificate where there is aggregation, or an ε that none reaches.
 fn file(aggregated: bool, fallback: Option<f64>) -> Value {
-    let second = if aggregated { json!(about("poisson-replace", "one share")) } else { Value::Null };
+    of_task(aggregated, fallback, |_| ())
+}
+
+/// The same of a changed task, with statements that fit it.
+fn of_task(aggregated: bool, fallback: Option<f64>, change: impl FnOnce(&mut Value)) -> Value {
+    let second = if aggregated { json!(about("poisson", "one share")) } else { Value::Null };
     let mut task = json!({
         "approximation": "mean-field",
         "dimension": 4,
@@ -63,14 +68,17 @@ fn file(aggregated: bool, fallback: Option<f64>) -> Value {
     if aggregated {
         task["promise"]["fallback"] = second;
     }
+    change(&mut task);
+    let Value::Object(privacy) = task["privacy"].clone() else { unreachable!() };
+    let released = task["promise"]["released"].clone();
     let task = task.to_string();
     let task_hash = hash_of("dp-pvi task v1", &[&task]);
     let ((joint, epsilon), (second, worst)) =
-        (certificate("gaussian", &task_hash, "sums"), certificate("poisson-replace", &task_hash, "one share"));
+        (certificate("gaussian", &task_hash, "sums"), certificate("poisson", &task_hash, "one share"));
     let statement = |site: &str| {
         let mut statement = json!({
-            "site": site, "unit": "person", "relation": "add-remove", "epsilon": epsilon, "delta": 1e-5,
-            "trust": if aggregated { "aggregated" } else { "local" }, "releases": 10, "released": RELEASED, "remarks": ["words"],
+            "site": site, "unit": privacy["unit"], "relation": privacy["relation"], "epsilon": epsilon, "delta": 1e-5,
+            "trust": privacy["trust"], "releases": 10, "released": released, "remarks": ["words"],
         });
         if aggregated {
             statement["fallback_epsilon"] = json!(fallback.unwrap_or(worst));
@@ -136,6 +144,25 @@ fn what_is_proved_is_what_the_task_and_the_certificates_say() {
     refused(&file(true, Some(100.0)), "its fallback epsilon has no certificate");
 }
 
+/// Task and statements can say together what the certificate does not.
+#[test]
+fn the_relation_is_the_certificate_s() {
+    refused(&of_task(false, None, |task| task["privacy"]["relation"] = json!("replace-one")), "another relation");
+    let second = of_task(true, None, |task| task["promise"]["fallback"] = json!(about("poisson-replace", "one share")));
+    let text = second["task_hash"].as_str().unwrap().to_owned();
+    let other = certificate("poisson-replace", &text, "one share").0;
+    refused(&changed(&second, |file| file["fallback_certificate"] = json!({"text": other})), "another relation");
+}
+
+#[test]
+fn words_for_unit_relation_and_trust_are_the_known_ones() {
+    for (field, word) in
+        [("unit", "person\u{9b}1F"), ("unit", "persons"), ("relation", "add_remove"), ("relation", "zero-out"), ("trust", "full")]
+    {
+        refused(&of_task(false, None, |task| task["privacy"][field] = json!(word)), "unit, relation or trust");
+    }
+}
+
 /// A claim that its certificate does not prove is found when the certificate is checked: all else fits.
 #[test]
 fn a_false_claim_that_fits_everything_is_refused() {
@@ -170,15 +197,16 @@ fn no_text_of_the_file_that_nothing_binds_is_printed() {
     assert_eq!(says(&[&alone]), (Some(0), first.clone()));
     let rest = |file: &Value, sites: &str| {
         format!(
-            "of run 3 of task {}\nunit \"person\", relation \"add-remove\", trust {}\nreleased by a site in at most 10 visits: \"{RELEASED}\"\n{sites}\n\
-             not checked: everything else in the file\n",
+            "of task {}\nunit \"person\", relation \"add-remove\", trust {}\nreleased by a site in at most 10 visits: \"{RELEASED}\"\n{sites}\n\
+             not checked: that this is the task that your site approved (compare its hash with `dp-pvi-client ledger export`)\nnot checked: everything else in the file\n",
             file["task_hash"].as_str().unwrap(),
             file["privacy"][0]["trust"]
         )
     };
-    let unknown = "not checked without a transcript: which sites took part, their visits, the number of rounds";
+    let unknown =
+        "not checked without a transcript: the number of the run (the file says 3) and of rounds, which sites took part, their visits";
     assert_eq!(says(&[&local.to_string()]), (Some(0), first.clone() + &rest(&local, unknown)));
-    let known = "sites of the transcript: \"a\" (10 visits), \"b\" (10 visits)";
+    let known = "run 3; sites of the transcript: \"a\" (10 visits), \"b\" (10 visits)";
     assert_eq!(says(&[&local.to_string(), &transcript(&local)]), (Some(0), first.clone() + &rest(&local, known)));
     // The reason for a certificate that is not there is a text like any other.
     let unproved = file(true, Some(150.0));
@@ -189,6 +217,10 @@ fn no_text_of_the_file_that_nothing_binds_is_printed() {
     assert!(!says(&[&none.to_string()]).1.contains("holds"));
     let (code, words) = says(&[&changed(&local, |file| file["run"] = json!(4)).to_string()]);
     assert!(code == Some(1) && words.starts_with("refused: a certificate is of another run"), "{words}");
+    // What a terminal would not show as it is stands as an escape.
+    let hidden = of_task(false, None, |task| task["promise"]["released"] = json!("sum\u{9b}1F\u{202e}\u{2028}\u{7f}\u{e0041} \u{e9}\n"));
+    let (code, words) = says(&[&hidden.to_string()]);
+    assert!(code == Some(0) && words.contains("visits: \"sum\\u009b1F\\u202e\\u2028\\u007f\\udb40\\udc41 \u{e9}\\n\"\n"), "{words}");
     assert_eq!(says(&[]).0, Some(2));
     assert_eq!(says(&["", "", ""]).0, Some(2));
     std::fs::remove_dir_all(&place).unwrap();
@@ -261,6 +293,8 @@ fn sites_visits_and_rounds_are_those_of_the_transcript() {
     refused(&whole.replacen("\"lambda_before\":\"l5\"", "\"lambda_before\":\"l4\"", 1), "no unbroken chain");
     refused(&whole.replacen("\"client\":\"b\"", "\"client\":\"c\"", 1), "an update of nobody");
     refused(&whole.replacen("\"b\":10", "\"b\":9", 1), "more updates of a site");
+    // Readers of JSON differ in which of two fields of one name they take.
+    refused(&whole.replacen("\"b\":10", "\"b\":10,\"a\":10", 1), "none, as");
 }
 
 /// The page that says what is derived has a row for every field, in the program's words.

@@ -119,7 +119,7 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     // As it is: the claim is that of the statements, and both sides say so.
     let ((code, out), (site, said)) = judges.ask(&posterior);
     let holds = format!(
-        "holds: epsilon {stated} at delta 1e-5 under \"replace_one\"\nof run {this} of task {}\n",
+        "holds: epsilon {stated} at delta 1e-5 under \"replace_one\"\nof task {}\n",
         federation.posterior()["task_hash"].as_str().unwrap()
     );
     assert!(code == 0 && out.starts_with(&holds), "{code} {out}");

@@ -302,7 +302,11 @@ fn another_person_s_records_change_nothing_in_a_person_s_rows() {
     eprintln!("{done} pairs, {with_rows} with rows of others, {felt} with other rows of the changed person: no other person's rows differ");
 }
 
-/// Functions of the site's in conditions of tables and in indexes, which a planner calls to leave out what cannot match.
+const COUNTED: &str = "[persons]\ntable = \"person\"\nkey = \"k\"\n[sources.event]\ntable = \"event\"\nwhere = [{ column = \"code\", in = [1] }]\n\
+                       [sources.seen]\ntable = \"seen\"\nwhere = [{ column = \"code\", in = [2] }]\n\
+                       [[columns]]\nname = \"events\"\ncount = \"event\"\n[[columns]]\nname = \"seen\"\nany = \"seen\"\n";
+
+/// Functions of the site's in conditions of tables, which a planner calls to leave out what cannot match.
 #[test]
 fn functions_of_the_site_s_do_not_decide_about_rows() {
     let folder = tempfile::tempdir().unwrap();
@@ -315,18 +319,92 @@ fn functions_of_the_site_s_do_not_decide_about_rows() {
          CREATE TABLE event_1 PARTITION OF event (CHECK (code = g())) FOR VALUES IN (1);
          INSERT INTO event SELECT n, 1 FROM generate_series(1, 3000) n;
          CREATE TABLE seen (k int, code int); INSERT INTO seen SELECT n, n % 50 FROM generate_series(1, 3000) n;
-         CREATE INDEX ON seen (code) WHERE code = g() + 1;
          ALTER ROLE owner SET constraint_exclusion = on; ALTER ROLE owner SET enable_seqscan = off; ANALYZE",
     );
-    let text = "[persons]\ntable = \"person\"\nkey = \"k\"\n[sources.event]\ntable = \"event\"\nwhere = [{ column = \"code\", in = [1] }]\n\
-                [sources.seen]\ntable = \"seen\"\nwhere = [{ column = \"code\", in = [2] }]\n\
-                [[columns]]\nname = \"events\"\ncount = \"event\"\n[[columns]]\nname = \"seen\"\nany = \"seen\"\n";
-    fs::write(folder.path().join("cohort.toml"), text).unwrap();
+    fs::write(folder.path().join("cohort.toml"), COUNTED).unwrap();
     let database = database(folder.path(), &postgres, "postgres");
     let before = rows(&database);
     assert!(before["2"][0].contains("events: \"1\"") && before["2"][0].contains("seen: \"true\""), "{:?}", before["2"]);
     postgres.sql("postgres", "INSERT INTO audit VALUES (1)");
     assert_eq!(before, rows(&database));
+}
+
+/// A planner computes what is constant in indexes, statistics and partition keys. So what of the site's could be called there is refused, whatever the tables hold.
+#[test]
+fn tables_whose_planning_calls_functions_of_the_site_s_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(postgres) = Postgres::start_plain() else { return };
+    let sql = |sql: &str| postgres.sql("postgres", sql);
+    sql("CREATE TABLE audit (n int);
+         CREATE FUNCTION odd(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF EXISTS (SELECT 1 FROM public.audit) THEN RAISE EXCEPTION 'audit'; END IF; RETURN 0; END $$;
+         CREATE FUNCTION quiet(int, int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN NOT EXISTS (SELECT 1 FROM public.audit); END $$;
+         CREATE OPERATOR === (LEFTARG = int, RIGHTARG = int, FUNCTION = quiet); CREATE DOMAIN small AS int CHECK (quiet(VALUE, 0));
+         CREATE TYPE mood AS ENUM ('good', 'bad');
+         CREATE TABLE person (k int PRIMARY KEY); INSERT INTO person SELECT generate_series(1, 300);
+         CREATE TABLE seen (k int, code int, word text, mood mood); INSERT INTO seen SELECT n, n % 50, 'w', 'good' FROM generate_series(1, 300) n;
+         CREATE TABLE event (k int, code int); INSERT INTO event SELECT n, 1 FROM generate_series(1, 300) n;
+         ALTER ROLE owner SET enable_seqscan = off; ALTER ROLE owner SET enable_sort = off; ALTER ROLE owner SET seq_page_cost = 1e9");
+    fs::write(folder.path().join("cohort.toml"), COUNTED).unwrap();
+    let database = database(folder.path(), &postgres, "postgres");
+    // What PostgreSQL's own functions and an enumeration make is no matter.
+    sql(
+        "CREATE INDEX ON seen (lower(word)) WHERE mood = 'good'; CREATE INDEX ON seen (mood); CREATE STATISTICS own ON (code + 1), k FROM seen; ANALYZE",
+    );
+    let before = rows(&database);
+    for (make, undo) in [
+        ("CREATE INDEX part ON person (k) WHERE quiet(0, 0)", "DROP INDEX part"),
+        ("CREATE INDEX part ON seen (code) WHERE odd(0) = 0", "DROP INDEX part"),
+        ("CREATE INDEX part ON seen ((code + odd(0)))", "DROP INDEX part"),
+        ("CREATE INDEX part ON seen (k) WHERE 1 === 2", "DROP INDEX part"),
+        ("CREATE INDEX part ON seen (k) WHERE (1::small) = 1", "DROP INDEX part"),
+        ("CREATE STATISTICS st ON (code + odd(0)), k FROM seen", "DROP STATISTICS st"),
+        (
+            "ALTER TABLE event RENAME TO whole; CREATE TABLE event (k int, code int) PARTITION BY LIST ((code * 0 + odd(0))); \
+             CREATE TABLE event_1 PARTITION OF event DEFAULT; INSERT INTO event SELECT * FROM whole",
+            "DROP TABLE event; ALTER TABLE whole RENAME TO event",
+        ),
+        (
+            "ALTER TABLE event RENAME TO whole; CREATE TABLE event (k int, code int) PARTITION BY LIST (code); \
+             CREATE TABLE event_1 PARTITION OF event DEFAULT; INSERT INTO event SELECT * FROM whole; CREATE INDEX ON event_1 (k) WHERE quiet(0, 0)",
+            "DROP TABLE event; ALTER TABLE whole RENAME TO event",
+        ),
+    ] {
+        sql(make);
+        let refused = || write_rows(&database, Some("unit"), &mut tempfile::tempfile().unwrap()).expect_err(make).to_string();
+        let words = refused();
+        assert!(words.contains("called while a question is planned"), "{make}: {words}");
+        sql("INSERT INTO audit VALUES (1)");
+        assert_eq!(refused(), words);
+        sql(&format!("TRUNCATE audit; {undo}"));
+        assert_eq!(rows(&database), before);
+    }
+}
+
+/// In the schema pg_catalog there may stand what is not PostgreSQL's own.
+#[test]
+fn what_is_postgresql_s_own_is_told_by_more_than_its_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(postgres) = Postgres::start_plain() else { return };
+    let sql = |sql: &str| postgres.sql("postgres", sql);
+    sql(
+        "CREATE TABLE person (k text PRIMARY KEY, x int, c char(4)); INSERT INTO person SELECT 'p' || n, n, 'w' FROM generate_series(1, 9) n",
+    );
+    let text = "[persons]\ntable = \"person\"\nkey = \"k\"\nwhere = [{ column = \"c\", in = [\"w\"] }]\n[[columns]]\nname = \"x\"\nvalue = \"x\"\n";
+    fs::write(folder.path().join("cohort.toml"), text).unwrap();
+    let database = database(folder.path(), &postgres, "postgres");
+    let refused = || write_rows(&database, Some("unit"), &mut tempfile::tempfile().unwrap()).unwrap_err().to_string();
+    assert_eq!(rows(&database).len(), 9);
+    // Its operators compare its own type alone.
+    sql("CREATE EXTENSION citext SCHEMA pg_catalog");
+    assert_eq!(rows(&database).len(), 9);
+    sql("ALTER TABLE person ALTER k TYPE citext");
+    let words = refused();
+    assert!(words.contains("column `k`") && words.contains("citext"), "{words}");
+    sql("INSERT INTO person VALUES ('P10', 10, 'w')");
+    assert_eq!(refused(), words);
+    sql("ALTER TABLE person ALTER k TYPE text; CREATE FUNCTION same(char, text) RETURNS bool IMMUTABLE LANGUAGE sql AS 'SELECT false'; \
+         CREATE OPERATOR pg_catalog.= (LEFTARG = char, RIGHTARG = text, FUNCTION = same)");
+    assert!(refused().contains("not PostgreSQL's own stand in the schema pg_catalog"), "{}", refused());
 }
 
 /// Nobody puts another table in the place of one between the look at the catalogue and the reading, and a table that is filled anew meanwhile is the old one or the new one.

@@ -7,8 +7,8 @@ use dp_pvi_data::{DataError, inspect, load, load_for_prediction, load_for_run};
 use dp_pvi_schema::Schema;
 use tempfile::TempDir;
 
-const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n";
-const FIRST: &str = "x,y\n1,0\n2,1\n";
+const SCHEMA: &str = "other_columns = \"ignore\"\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n";
+const FIRST: &str = "x,y\n1,0\n2,1\n3,0\n";
 
 fn schema() -> Schema {
     Schema::parse(SCHEMA).unwrap()
@@ -52,7 +52,7 @@ fn a_file_that_two_names_lead_to_is_refused() {
     std::os::unix::fs::symlink("a.csv", &link).unwrap();
     std::fs::hard_link(&first, &hard).unwrap();
     refused(&[first.clone(), link], same);
-    let third = write(&folder, "d.csv", "x,y\n3,0\n");
+    let third = write(&folder, "d.csv", "x,y\n4,0\n");
     refused(&[first, third, hard], same);
 }
 
@@ -64,14 +64,137 @@ fn a_copy_is_refused_packed_or_not() {
     refused(&[first.clone(), write(&folder, "b.csv", FIRST)], same);
     refused(&[first.clone(), write(&folder, "c.csv.gz", gzip(FIRST))], same);
     refused(
-        &[first, write(&folder, "d.csv", "x,y\n3,0\n"), write(&folder, "e.csv.zst", zstd::encode_all(FIRST.as_bytes(), 1).unwrap())],
+        &[first, write(&folder, "d.csv", "x,y\n4,0\n"), write(&folder, "e.csv.zst", zstd::encode_all(FIRST.as_bytes(), 1).unwrap())],
         same,
     );
     // They are told apart by more than how they begin.
-    let long = |last: &str| format!("x,y\n{}{last}", "1,0\n".repeat(50_000));
-    let (one, two) = (write(&folder, "f.csv", long("2,1\n")), write(&folder, "g.csv", long("2,0\n")));
+    let long = |last: &str| format!("x,y\n{}{last}", "1,0\n2,0\n".repeat(50_000));
+    let (one, two) = (write(&folder, "f.csv", long("2,1\n")), write(&folder, "g.csv", long("1,1\n")));
     load_for_run(&schema(), &[one.clone(), two], &[1; 32]).unwrap();
     refused(&[one, write(&folder, "h.csv", long("2,1\n"))], same);
+}
+
+/// Records with an id that the schema does not name.
+fn with_ids(ids: std::ops::Range<u32>) -> String {
+    let row = |id: u32| format!("{id},{}.5,{}\n", id % 7, id % 2);
+    std::iter::once("id,x,y\n".to_owned()).chain(ids.map(row)).collect()
+}
+
+#[test]
+fn a_copy_with_other_bytes_is_refused() {
+    let same = |error: &DataError| matches!(error, DataError::SameContent { .. });
+    for rows in [3, 100] {
+        let folder = tempfile::tempdir().unwrap();
+        let text = with_ids(0..rows);
+        let first = write(&folder, "a.csv", &text);
+        let lines: Vec<&str> = text.lines().collect();
+        let turned: Vec<&str> = lines[..1].iter().chain(lines[1..].iter().rev()).copied().collect();
+        let columns: Vec<String> = lines.iter().map(|line| line.split(',').rev().collect::<Vec<_>>().join(",")).collect();
+        let quoted: Vec<String> = lines.iter().map(|line| format!("\"{}\"", line.replace(',', "\",\""))).collect();
+        for other in [
+            text.replace('\n', "\r\n"),
+            text.trim_end().to_owned(),
+            format!("\u{feff}{text}"),
+            text.replace(".5", ".50"),
+            text.replace(',', " , "),
+            format!("{text}\n\n"),
+            turned.join("\n"),
+            columns.join("\n"),
+            quoted.join("\n"),
+        ] {
+            refused(&[first.clone(), write(&folder, "b.csv", other)], same);
+        }
+    }
+}
+
+#[test]
+fn a_file_whose_records_another_one_has_is_refused_where_this_is_no_chance() {
+    let inside = |error: &DataError| matches!(error, DataError::Contained { .. });
+    let folder = tempfile::tempdir().unwrap();
+    let earlier = write(&folder, "a.csv", with_ids(0..100));
+    let later = write(&folder, "b.csv", with_ids(0..150));
+    refused(&[earlier.clone(), later.clone()], inside);
+    refused(&[later, earlier.clone()], inside);
+    // A column more, or other ids: what the schema makes of them is the same.
+    let with = |name: &str, ids: std::ops::Range<u32>, shift: u32| {
+        let row = |id: u32| format!("{},{}.{id},{},later\n", id + shift, id % 7, id % 2);
+        write(&folder, name, std::iter::once("id,x,y,when\n".to_owned()).chain(ids.map(row)).collect::<String>())
+    };
+    refused(&[with("c.csv", 0..60, 0), with("d.csv", 0..60, 1000)], inside);
+    // Few values: that all of one file's records are in another one is what chance makes.
+    let few = |name: &str, rows: u32| {
+        let row = |id: u32| format!("{},{}\n", id % 4, id % 2);
+        write(&folder, name, std::iter::once("x,y\n".to_owned()).chain((0..rows).map(row)).collect::<String>())
+    };
+    load_for_run(&schema(), &[few("e.csv", 100), few("f.csv", 2000)], &[1; 32]).unwrap();
+    // Other persons.
+    load_for_run(&schema(), &[earlier, write(&folder, "g.csv", with_ids(200..300))], &[1; 32]).unwrap();
+}
+
+#[test]
+fn records_that_two_files_have_are_shown_with_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = |first: &str, second: &str| {
+        let files = [write(&folder, "a.csv", first), write(&folder, "b.csv", second)];
+        load_for_run(&schema(), &files, &[1; 32]).unwrap();
+        let shared = inspect(&schema(), &files).unwrap().shared;
+        shared.iter().map(|shared| (shared.file, shared.other, shared.records, shared.of)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&with_ids(0..100), &with_ids(90..150)), [(2, 1, 10, 60)]);
+    assert_eq!(shown(&with_ids(0..3), &with_ids(0..5)), [(1, 2, 3, 3)]);
+    assert_eq!(shown(&with_ids(0..100), &with_ids(100..200)), []);
+    let text =
+        inspect(&schema(), &[write(&folder, "a.csv", with_ids(0..9)), write(&folder, "b.csv", with_ids(8..12))]).unwrap().to_string();
+    assert!(text.contains("1 of 4 records of file 2 are also in file 1"), "{text}");
+}
+
+/// Two months with one patient each may be alike: the site is told, and runs.
+#[test]
+fn few_records_may_be_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    for (rows, records) in [("x,y\n1,0\n", 1), ("x,y\n1,0\n1,0\n2,1\n", 3)] {
+        let files = ["a.csv", "b.csv"].map(|name| write(&folder, name, rows));
+        load_for_run(&schema(), &files, &[1; 32]).unwrap();
+        let shared = inspect(&schema(), &files).unwrap().shared;
+        assert_eq!(shared.iter().map(|shared| (shared.records, shared.of)).collect::<Vec<_>>(), [(records, records)]);
+    }
+}
+
+/// A person's records are one unit, wherever they stand.
+#[test]
+fn of_persons_a_copy_is_refused_and_a_later_export_is_shown() {
+    let schema = Schema::parse(&format!("unit_column = \"id\"\n{SCHEMA}")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (one, later) = (write(&folder, "a.csv", with_ids(0..50)), write(&folder, "b.csv", with_ids(0..60)));
+    load_for_run(&schema, &[one.clone(), later.clone()], &[1; 32]).unwrap();
+    assert_eq!(inspect(&schema, &[one.clone(), later]).unwrap().shared[0].records, 50);
+    let copy = write(&folder, "c.csv", with_ids(0..50).replace('\n', "\r\n"));
+    assert!(matches!(load_for_run(&schema, &[one, copy], &[1; 32]).map(drop), Err(DataError::SameContent { .. })));
+}
+
+#[test]
+fn copies_of_images_and_documents_are_refused_whatever_their_bytes() {
+    let images = Schema::parse("kind = \"binary-image\"\n[binary_image]\nwidth = 4\nheight = 2\nthreshold = 127\n").unwrap();
+    let idx = |pixel: fn(u32) -> u8| {
+        let header = [0x803_u32, 40, 2, 4].iter().flat_map(|word| word.to_be_bytes());
+        header.chain((0..320).map(pixel)).collect::<Vec<u8>>()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let one = write(&folder, "a.idx", idx(|pixel| if pixel / 8 >> (pixel % 8) & 1 == 1 { 255 } else { 0 }));
+    let brighter = write(&folder, "b.idx", idx(|pixel| if pixel / 8 >> (pixel % 8) & 1 == 1 { 200 } else { b'\n' }));
+    for other in [write(&folder, "c.idx", std::fs::read(&one).unwrap()), brighter] {
+        assert!(matches!(load_for_run(&images, &[&one, &other], &[1; 32]).map(drop), Err(DataError::SameContent { .. })));
+    }
+    let words = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"text\"\nvocabulary = [\"fever\", \"cough\"]\ndocument_length = 10\n";
+    let documents = Schema::parse(words).unwrap();
+    let read = |one: &str, two: &str| {
+        let files = [write(&folder, "1.txt", one), write(&folder, "2.txt", two)];
+        (load_for_run(&documents, &files, &[1; 32]).map(drop), inspect(&documents, &files).map(|inspection| inspection.shared.len()))
+    };
+    let (loaded, inspected) = read("fever\ncough\nfever cough\n", "fever cough\r\ncough\r\nfever");
+    assert!(matches!(loaded, Err(DataError::SameContent { .. })) && matches!(inspected, Err(DataError::SameContent { .. })));
+    let (loaded, inspected) = read("fever and cough\n", "fever and cough\n");
+    assert!(loaded.is_ok() && inspected.unwrap() == 1);
 }
 
 #[test]

@@ -56,6 +56,12 @@ impl<'a> Fields<'a> {
         serde_json::from_str(self.need(name)?.get()).or_else(|_| refused(format!("`{name}` is no number")))
     }
 
+    /// All fields, which are whole numbers.
+    pub(super) fn numbers(&self) -> Result<Vec<(String, u32)>, Unproved> {
+        let number = |raw: &RawValue| serde_json::from_str(raw.get()).or_else(|_| refused("a number that is none"));
+        self.0.iter().map(|(name, value)| Ok((name.clone(), number(value)?))).collect()
+    }
+
     /// Refuses a field that the specification does not name at this place.
     pub(super) fn only_known(&self, place: &str) -> Result<(), Unproved> {
         let own = |field: &&str| field.split(['.', '[']).next().unwrap_or_default().to_owned();

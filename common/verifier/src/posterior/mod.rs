@@ -33,7 +33,7 @@ pub enum Source {
 pub const FIELDS: &[(&str, Source)] = &[
     ("format", Source::Task),
     ("task_hash", Source::Task),
-    ("run", Source::Task),
+    ("run", Source::Transcript),
     ("rounds", Source::Transcript),
     ("family", Source::Task),
     ("coefficients", Source::Nothing),
@@ -115,7 +115,7 @@ pub enum Unproved {
 pub struct Posterior {
     /// SHA-256 of the task, in hexadecimal digits.
     pub task: String,
-    /// Number of the run.
+    /// Number of the run: without a transcript the file's word.
     pub run: u32,
     /// Whose data is protected.
     pub unit: String,
@@ -167,6 +167,11 @@ impl Posterior {
         let hash = hash_of("dp-pvi task v1", &[&task_text]);
         file.is("task_hash", &json!(hash))?;
         let Ok(task) = serde_json::from_str::<Task>(&task_text) else { return refused("its task is none of this version") };
+        let Privacy { unit, relation, trust, .. } = &task.privacy;
+        let known = ["record", "person", "site"].contains(&unit.as_str())
+            && ["add-remove", "replace-one"].contains(&relation.as_str())
+            && ["local", "aggregated"].contains(&trust.as_str());
+        demand(known, "its task has a word for unit, relation or trust that is none")?;
         let number: u32 = file.number("run")?;
         file.is("run", &json!(number))?;
         file.is("format", &json!(2))?;
@@ -188,6 +193,8 @@ impl Posterior {
             let certificate = Certificate::read(certificate.as_bytes())?;
             let Some([of_run, of_task, ledger]) = &certificate.binding else { return refused("a certificate is of no run") };
             demand((of_run, of_task) == (&run, &hash), "a certificate is of another run or task than the posterior")?;
+            let same = json(&certificate.relation).trim_matches('"').replace('_', "-") == *relation;
+            demand(same, "a certificate is about another relation between data sets than the task's")?;
             let parts = [json(&certificate.relation), json(&certificate.events)];
             let claim = hash_of("dp-pvi claim v1", &[&parts[0], &parts[1], ledger]);
             demand(charged.as_ref() == Some(&claim), "a certificate is about other events than the task has")?;

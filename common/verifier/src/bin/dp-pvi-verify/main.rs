@@ -11,6 +11,13 @@ use serde_json::json;
 const USAGE: &str = "usage: dp-pvi-verify FILE [TRANSCRIPT], FILE being a certificate or a posterior.json, TRANSCRIPT what \
                      `dp-pvi-server export --transcript` wrote";
 
+/// A text of which whatever could be seen otherwise than it is stands as an escape.
+fn visible(text: &str) -> String {
+    let plain = |c: char| matches!(c, ' '..='~') || c.is_alphanumeric() && !matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
+    let escaped = |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+    text.chars().map(|c| if plain(c) { c.to_string() } else { escaped(c) }).collect()
+}
+
 fn holds(claim: &str, certificate: &Certificate) -> String {
     let Certificate { epsilon, delta, relation, .. } = certificate;
     format!("holds: {claim} {epsilon} at delta {delta:e} under {}", json!(relation))
@@ -23,26 +30,26 @@ fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unprove
     }
     let posterior = Posterior::read(file, transcript)?;
     let certificates = posterior.prove()?;
+    let shown = |text: &String| visible(&json!(text).to_string());
     let Posterior { task, run, unit, relation, trust, released, visits, sites, witnesses, .. } = &posterior;
     let mut lines = vec![holds("epsilon", &certificates.joint)];
     lines.extend(certificates.fallback.iter().map(|fallback| match fallback {
         Some(certificate) => holds("fallback epsilon", certificate),
         None => "not proved: fallback epsilon (it has no certificate)".to_owned(),
     }));
-    lines.push(format!("of run {run} of task {task}"));
-    lines.push(format!("unit {}, relation {}, trust {}", json!(unit), json!(relation), json!(trust)));
-    lines.push(format!("released by a site in at most {visits} visits: {}", json!(released)));
+    lines.push(format!("of task {task}\nunit {}, relation {}, trust {}", shown(unit), shown(relation), shown(trust)));
+    lines.push(format!("released by a site in at most {visits} visits: {}", shown(released)));
     lines.push(match sites {
         Some(sites) => {
-            let all: Vec<_> = sites.iter().map(|(site, answered)| format!("{} ({answered} visits)", json!(site))).collect();
-            format!("sites of the transcript: {}", all.join(", "))
+            let all: Vec<_> = sites.iter().map(|(site, answered)| format!("{} ({answered} visits)", shown(site))).collect();
+            format!("run {run}; sites of the transcript: {}", all.join(", "))
         }
-        None => "not checked without a transcript: which sites took part, their visits, the number of rounds".to_owned(),
+        None => format!("not checked without a transcript: the number of the run (the file says {run}) and of rounds, which sites took part, their visits"),
     });
     let ledgers =
-        witnesses.iter().flatten().map(|(site, row, key)| format!("{} signed that its ledger ended at row {row}: key {key}", json!(site)));
+        witnesses.iter().flatten().map(|(site, row, key)| format!("{} signed that its ledger ended at row {row}: key {key}", shown(site)));
     lines.extend(ledgers);
-    lines.push("not checked: everything else in the file".to_owned());
+    lines.push("not checked: that this is the task that your site approved (compare its hash with `dp-pvi-client ledger export`)\nnot checked: everything else in the file".to_owned());
     Ok(lines)
 }
 
@@ -58,7 +65,7 @@ fn main() -> ExitCode {
     };
     let (text, code) = match files.map(|(file, transcript)| proved(&file, transcript.as_deref())) {
         Err(error) => (error, 2),
-        Ok(Err(refusal)) => (format!("refused: {refusal}"), 1),
+        Ok(Err(refusal)) => (format!("refused: {}", visible(&refusal.to_string())), 1),
         Ok(Ok(lines)) => (lines.join("\n"), 0),
     };
     // Nobody may read the words; the code says the same.
