@@ -392,15 +392,7 @@ impl Schema {
                     .into(),
             ));
         }
-        let formula = formula::Formula::parse(text)?;
-        let scope = formula::Scope {
-            text: formula.text(),
-            columns: &self.columns,
-            label: &self.label,
-            unit: self.unit_column(),
-            has_codings: self.written.has_codings,
-        };
-        let design = formula::compile(&formula, &scope, sites)?;
+        let design = formula::design(text, sites, (&self.columns, &self.label), (self.unit_column(), self.written.has_codings))?;
         Ok(self.with_design(design))
     }
 
