@@ -15,14 +15,13 @@ mod enrolled;
 mod handover;
 mod names;
 
-use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::{
-    Enrolment, IdentityError, PeerName, check_federation, generate_identity, identity_to_pem, public_identity_to_pem, spki_hash, write_new,
-    write_secret,
+    Enrolment, IdentityError, PeerName, check_federation, generate_identity, identity_to_pem, move_all, public_identity_to_pem, spki_hash,
+    write_new, write_secret,
 };
 use dp_pvi_proto::problem::Problem;
 use rcgen::{
@@ -119,7 +118,8 @@ impl Authority {
             std::fs::remove_dir_all(&making).map_err(failed)?;
         }
         crate::files::create_private_directory(&making)?;
-        let made = Self::make(&making, new, federation, now, lock).and_then(|made| move_all(&making, directory).map(|()| made));
+        let made = Self::make(&making, new, federation, now, lock)
+            .and_then(|made| move_all(&making, directory).map(|()| made).map_err(|e| ServerError::unavailable(directory, e)));
         let removed = std::fs::remove_dir_all(&making).map_err(failed);
         let made = made?;
         removed?;
@@ -361,24 +361,6 @@ fn key_pair(path: &Path) -> Result<KeyPair> {
 
 fn lock(directory: &Path) -> Result<FileLock> {
     FileLock::take(directory.join(".lock"), "another `dp-pvi-server ca` command is at work; try again when it is done")
-}
-
-/// Moves all files of a folder into another; where one cannot be moved, none is.
-fn move_all(from: &Path, to: &Path) -> Result<()> {
-    let mut moved = Vec::new();
-    let mut each = || {
-        for entry in std::fs::read_dir(from)? {
-            let entry = entry?;
-            let place = to.join(entry.file_name());
-            std::fs::rename(entry.path(), &place)?;
-            moved.push(place);
-        }
-        File::open(to)?.sync_all()
-    };
-    each().map_err(|e: std::io::Error| {
-        moved.iter().for_each(|place| drop(std::fs::remove_file(place)));
-        ServerError::unavailable(to, e)
-    })
 }
 
 fn base_params(common_name: &str, now: OffsetDateTime, days: i64) -> Result<CertificateParams> {

@@ -199,6 +199,28 @@ impl Drop for Together {
     }
 }
 
+/// Moves all files of a folder into another; where one cannot be moved, none is.
+///
+/// # Errors
+/// A file cannot be moved.
+pub fn move_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    let mut moved: Vec<PathBuf> = Vec::new();
+    let mut each = || {
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            let place = to.join(entry.file_name());
+            std::fs::rename(entry.path(), &place)?;
+            moved.push(place);
+        }
+        File::open(to)?.sync_all()
+    };
+    let done: std::io::Result<()> = each();
+    if done.is_err() {
+        moved.iter().for_each(|place| drop(std::fs::remove_file(place)));
+    }
+    done
+}
+
 fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), IdentityError> {
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;

@@ -45,12 +45,6 @@ impl Reader {
         schema::VERSION
     }
 
-    /// What it reads through, for tests of its settings.
-    #[cfg(test)]
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
     /// The last run of the store.
     ///
     /// # Errors
