@@ -46,12 +46,12 @@ pub fn list(state: &Path) -> Result<Vec<Hash>> {
 }
 
 /// The hash that an operator names: all of its digits, or the first ones of a hash that this site was shown, if only one starts so.
-/// `sha256:` may stand before them.
+/// `sha256:` may stand before them. `command` is what the operator calls.
 ///
 /// # Errors
 /// Not a hash, too few digits, or digits that no hash, or more than one, starts with.
-pub fn named(state: &Path, text: &str) -> Result<Hash> {
-    let wrong = |message: String| ClientError::config("approve", message);
+pub fn named(state: &Path, command: &str, text: &str) -> Result<Hash> {
+    let wrong = |message: String| ClientError::config(command, message);
     if let Ok(hash) = text.parse() {
         return Ok(hash);
     }
@@ -125,7 +125,7 @@ mod tests {
     fn finding_newcomer_8_half_of_the_digits_name_a_hash_that_was_seen() {
         let state = tempfile::tempdir().unwrap();
         let (one, other) = (Hash([0xab; 32]), Hash([vec![0xab; 17], vec![0xcd; 15]].concat().try_into().unwrap()));
-        let named = |text: &str| named(state.path(), text);
+        let named = |text: &str| named(state.path(), "approve", text);
         let half = "ab".repeat(16);
         // All digits always do; half of them only once the site was shown the hash.
         assert_eq!(named(&one.to_string()).unwrap(), one);
@@ -153,9 +153,9 @@ mod tests {
         let hash = Hash([0xab; 32]);
         saw(state.path(), &hash).unwrap();
         for digits in [8, 16, 31] {
-            let refused = named(state.path(), &hash.to_string()[..digits]).unwrap_err();
+            let refused = named(state.path(), "approve", &hash.to_string()[..digits]).unwrap_err();
             assert!(refused.to_string().contains("give at least 32"), "{refused}");
         }
-        assert_eq!(named(state.path(), &hash.to_string()[..32]).unwrap(), hash);
+        assert_eq!(named(state.path(), "approve", &hash.to_string()[..32]).unwrap(), hash);
     }
 }

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -75,10 +76,10 @@ enum Command {
         #[arg(long)]
         task: Option<PathBuf>,
         /// For the forecast: declared records of every site, this one included, or one number for all (default: as many as this site's).
-        #[arg(long, value_delimiter = ',', value_name = "N,…")]
+        #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = dp_pvi_forecast::records, allow_hyphen_values = true)]
         units: Vec<u64>,
         /// Number of sites (default: as many as the task counts on).
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        #[arg(long, allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         sites: Option<u32>,
     },
     /// Make the client's keys and the file by which it asks to be enrolled.
@@ -106,7 +107,7 @@ enum Command {
         /// Hash of the task, with or without `sha256:`; of an open run its first 8 digits are enough.
         task: String,
         /// Only the run with this number.
-        #[arg(long)]
+        #[arg(long, allow_hyphen_values = true)]
         run: Option<u32>,
     },
     /// Look at the data set, and confirm what was seen; nothing leaves.
@@ -286,7 +287,7 @@ enum LedgerCommand {
         /// File of `ledger backup`.
         backup: PathBuf,
         /// Take an old backup all the same, because this many of the rows that came after it are lost for good. The ledger is then frozen.
-        #[arg(long, value_name = "ROWS")]
+        #[arg(long, value_name = "ROWS", value_parser = dp_pvi_forecast::whole, allow_hyphen_values = true)]
         lose_rows: Option<u64>,
         /// posterior.json of a run in which this site took part: a backup that lacks what this site had signed by then is refused.
         #[arg(long, value_name = "FILE")]
@@ -326,29 +327,44 @@ pub fn main_with<S: ChargeStore + 'static>(
 ) -> ExitCode {
     // Keys must not end up in a core file; a system that refuses this has other barriers, and the program goes on.
     let _ = dp_pvi_proto::process::forbid_core_dumps();
-    // Wrong usage ends here with exit code 2, help and version with 0.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // A message that cannot be printed has no better place to go. Help and version are results.
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => {
+            return match help.print().and_then(|()| std::io::stdout().flush()) {
+                Err(lost) if lost.kind() != ErrorKind::BrokenPipe => {
+                    telemetry::init(LogFormat::Text, 0);
+                    ended(LogFormat::Text, &not_written(&lost.to_string()))
+                }
+                _ => ExitCode::SUCCESS,
+            };
+        }
+    };
     let verbosity = if cli.global.quiet { -1 } else { i8::try_from(cli.global.verbose).unwrap_or(i8::MAX) };
     let log_format = cli.global.log_format;
     telemetry::init(log_format, verbosity);
     let format = cli.global.format;
-    let done = execute(cli, decorate, noise).and_then(|()| match output::lost() {
-        None => Ok(()),
-        Some(why) => Err(ClientError::Unavailable(
-            format!("results could not be written to standard output ({why}): make room there and ask again").into(),
-        )),
-    });
-    match done {
+    match execute(cli, decorate, noise).and_then(|()| output::lost().map_or(Ok(()), |why| Err(not_written(why)))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if format == Format::Json {
                 let object = json!({"event": "error", "kind": error.kind(), "code": error.exit_code(), "message": log::shortened(&error.to_string())});
                 Output::new(format).json_line(&object);
             }
-            telemetry::ended(log_format, &error);
-            ExitCode::from(error.exit_code())
+            ended(log_format, &error)
         }
     }
+}
+
+/// Standard output took no more.
+fn not_written(why: &str) -> ClientError {
+    ClientError::Unavailable(format!("results could not be written to standard output ({why}): make room there and ask again").into())
+}
+
+fn ended(form: LogFormat, error: &ClientError) -> ExitCode {
+    telemetry::ended(form, error);
+    ExitCode::from(error.exit_code())
 }
 
 fn execute<S: ChargeStore + 'static>(
@@ -375,7 +391,7 @@ fn execute<S: ChargeStore + 'static>(
         Command::Approve { hash } => {
             let config = Config::load(file)?;
             config.private()?;
-            let hash = approvals::named(&config.site.state, &hash)?;
+            let hash = approvals::named(&config.site.state, "approve", &hash)?;
             approvals::record(&config.site.state, &hash)?;
             output.object(|| json!({"approved": hash.to_string()}), || format!("approved {hash}"));
             Ok(())

@@ -608,6 +608,15 @@ fn files_of(uri: &str, folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn split_server(server: &str) -> Result<(String, u16)> {
     let wrong = || ClientError::config("site.server", "is not HOST or HOST:PORT");
+    if server.contains('%') {
+        let zone =
+            "names a zone (%): a certificate holds none, and the zone is of one machine alone. Write a name, or an address without a zone";
+        return Err(ClientError::config("site.server", zone));
+    }
+    if !server.is_ascii() {
+        let form = "has letters that a certificate cannot hold: write the name as DNS has it, in its form with xn--";
+        return Err(ClientError::config("site.server", form));
+    }
     let (host, port) = if let Some(rest) = server.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
         host.parse::<Ipv6Addr>().map_err(|_| wrong())?;

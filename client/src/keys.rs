@@ -176,10 +176,12 @@ pub fn make_request(federation: &str, client: ClientId, role: Role, folder: &Pat
     tls_key.zeroize();
     let write = |result: std::result::Result<(), identity::IdentityError>| result.map_err(|e| ClientError::Unavailable(Problem::of(e)));
     let identity_pem = identity::identity_to_pem(&identity_key).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-    write(identity::write_secret(&files.tls_key, pem.as_bytes()))?;
-    write(identity::write_secret(&files.identity, identity_pem.as_bytes()))?;
+    let mut together = identity::Together::default();
+    write(together.secret(&files.tls_key, pem.as_bytes()))?;
+    write(together.secret(&files.identity, identity_pem.as_bytes()))?;
     let text = Enrolment::file(federation, client, role, request.der(), &identity_key);
-    write(identity::write_new(&files.request, text.as_bytes()))?;
+    write(together.public(&files.request, text.as_bytes()))?;
+    together.whole();
     Ok(files)
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dp_pvi_privacy::Hash;
-use dp_pvi_proto::identity::{PeerName, spki_hash};
+use dp_pvi_proto::identity::{PeerName, spki_hash, without_mark};
 use dp_pvi_proto::problem::Problem;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -90,7 +90,7 @@ fn certified_key(config: &Config, chain: &[CertificateDer<'static>]) -> Result<C
     let path = &config.tls.key;
     let wrong = |what: &str| ClientError::config("tls.key", format!("{}: {what}", path.display()));
     let pem = keys::read_secret("tls.key", path)?;
-    let mut key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| wrong("no private key in PEM form"))?;
+    let mut key = PrivateKeyDer::from_pem_slice(without_mark(&pem)).map_err(|_| wrong("no private key in PEM form"))?;
     let signing = rustls::crypto::ring::sign::any_supported_type(&key);
     key.zeroize();
     let certified = CertifiedKey::new(chain.to_vec(), signing.map_err(|_| wrong("a kind of key that is not supported"))?);
@@ -108,7 +108,7 @@ fn authority(config: &Config) -> Result<RootCertStore> {
 }
 
 fn certificates(field: &str, path: &std::path::Path, text: &str) -> Result<Vec<CertificateDer<'static>>> {
-    let all: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    let all: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(without_mark(text.as_bytes())).collect();
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
         _ => Err(ClientError::config(field, format!("{}: no certificate in PEM form", path.display()))),

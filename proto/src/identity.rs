@@ -10,8 +10,8 @@ mod name;
 
 pub use enrolment::Enrolment;
 pub use keys::{
-    check_own, generate_identity, identity_from_pem, identity_to_pem, public_identity_from_pem, public_identity_to_pem, read_secret,
-    write_new, write_secret,
+    Together, check_own, generate_identity, identity_from_pem, identity_to_pem, move_all, public_identity_from_pem, public_identity_to_pem,
+    read_secret, without_mark, write_new, write_secret,
 };
 pub use name::{Party, PeerName, PeerRole, check_federation, spki_hash};
 

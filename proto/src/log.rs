@@ -45,7 +45,8 @@ pub fn to<W>(form: Form, filter: EnvFilter, colour: Colour, writer: W) -> Box<dy
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour == Colour::OnTerminal);
+    // A line that cannot be written is lost; to tell so on the same standard error would end the program.
+    let builder = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_ansi(colour == Colour::OnTerminal);
     match form {
         Form::Text => Box::new(builder.with_writer(writer).with_target(false).fmt_fields(fields()).finish()),
         Form::Json => Box::new(builder.json().with_writer(VisibleLines(writer)).finish()),

@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::{
-    Enrolment, PeerName, check_federation, generate_identity, identity_to_pem, public_identity_to_pem, spki_hash, write_new, write_secret,
+    Enrolment, IdentityError, PeerName, check_federation, generate_identity, identity_to_pem, move_all, public_identity_to_pem, spki_hash,
+    write_new, write_secret,
 };
 use dp_pvi_proto::problem::Problem;
 use rcgen::{
@@ -49,11 +50,13 @@ const SERVER_KEY: &str = "server.key";
 const SERVER_IDENTITY: &str = "server-identity.key";
 const CRL: &str = "crl.pem";
 const ENROLLED: &str = "enrolled.json";
+/// Where a new authority is made.
+const MAKING: &str = ".making";
 
 /// Validity of the authority's own certificate.
 const CA_DAYS: i64 = 3650;
-/// Certificates start this much earlier than now, for machines whose clocks are a little behind.
-const SKEW: Duration = Duration::minutes(5);
+/// Certificates start this much earlier than now, for machines whose clocks are behind, or in another zone than they believe.
+const SKEW: Duration = Duration::days(1);
 
 /// What a new federation is made from.
 #[derive(Debug, Clone)]
@@ -102,12 +105,30 @@ impl Authority {
             .map_err(|problem| ServerError::Usage(format!("--ip: {problem}").into()))?;
         crate::files::create_private_directory(directory)?;
         let lock = lock(directory)?;
-        let at = |name: &str| directory.join(name);
         for name in [CA_KEY, CA_PEM, SERVER_KEY, SERVER_IDENTITY, ENROLLED] {
-            if at(name).exists() {
-                return Err(ServerError::file(&at(name), "exists already; nothing was changed. A new federation needs another directory"));
+            let file = directory.join(name);
+            if file.exists() {
+                return Err(ServerError::file(&file, "exists already; nothing was changed. A new federation needs another directory"));
             }
         }
+        // Made beside its place: there is a whole authority or none, also where the disk is full.
+        let making = directory.join(MAKING);
+        let failed = |e| ServerError::unavailable(&making, e);
+        if making.exists() {
+            std::fs::remove_dir_all(&making).map_err(failed)?;
+        }
+        crate::files::create_private_directory(&making)?;
+        let made = Self::make(&making, new, federation, now, lock)
+            .and_then(|made| move_all(&making, directory).map(|()| made).map_err(|e| ServerError::unavailable(directory, e)));
+        let removed = std::fs::remove_dir_all(&making).map_err(failed);
+        let made = made?;
+        removed?;
+        Ok(Self { directory: directory.to_owned(), ..made })
+    }
+
+    /// Makes all files of a federation in an empty directory.
+    fn make(directory: &Path, new: &NewFederation, federation: String, now: OffsetDateTime, lock: FileLock) -> Result<Self> {
+        let at = |name: &str| directory.join(name);
 
         let key = KeyPair::generate().map_err(rcgen_error)?;
         let mut params = base_params(&format!("dp-pvi {federation} authority"), now, CA_DAYS)?;
@@ -295,7 +316,7 @@ impl Authority {
         let issued = IssuedCertificate {
             serial: hex::encode(serial),
             tls_key: spki_hash(certificate.der()).map_err(identity_error)?,
-            issued: rfc3339(params.not_before),
+            issued: rfc3339(params.not_before + SKEW),
             expires: rfc3339(params.not_after),
             revoked: None,
         };
@@ -382,8 +403,11 @@ fn rcgen_error(error: rcgen::Error) -> ServerError {
     ServerError::Failed(format!("the certificate could not be made: {error}").into())
 }
 
-fn identity_error(error: dp_pvi_proto::identity::IdentityError) -> ServerError {
-    ServerError::Failed(Problem::of(error))
+fn identity_error(error: IdentityError) -> ServerError {
+    match error {
+        error @ IdentityError::Io { .. } => ServerError::Unavailable(Problem::of(error)),
+        error => ServerError::Failed(Problem::of(error)),
+    }
 }
 
 #[cfg(test)]

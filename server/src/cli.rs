@@ -324,7 +324,7 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     warnings.extend(design::unlisted(&task, &credentials.enrolled));
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if let (Some(file), Some(prospect)) = (drawing, &prospect) {
-        dp_pvi_account::draw(file, prospect).map_err(|e| ServerError::Failed(Problem::of(e)))?;
+        dp_pvi_account::draw(file, prospect).map_err(|e| ServerError::unavailable(file, e))?;
     }
     output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
 }

@@ -22,6 +22,8 @@ pub(crate) struct Validity {
     what: String,
     /// The file, where it is one of ours.
     file: Option<PathBuf>,
+    /// When it begins, where that is known.
+    from: Option<OffsetDateTime>,
     pub(crate) until: OffsetDateTime,
     /// What to do.
     remedy: String,
@@ -30,6 +32,10 @@ pub(crate) struct Validity {
 impl Validity {
     /// What to tell an operator at this time; nothing long before the end.
     fn warning(&self, now: OffsetDateTime) -> Option<String> {
+        if let Some(from) = self.from.filter(|from| now < *from) {
+            let (what, now, from) = (&self.what, rfc3339(now), rfc3339(from));
+            return Some(format!("{what} is valid from {from} on, and here it is {now}: set this machine's clock"));
+        }
         let left = self.until - now;
         if left > WEEKS_BEFORE {
             return None;
@@ -55,6 +61,7 @@ pub(crate) fn of(credentials: &Credentials, files: &TlsFiles) -> Vec<Validity> {
         subject: subject.to_owned(),
         what: what.to_owned(),
         file: Some(file.clone()),
+        from: (subject == "server").then_some(expires.from),
         until,
         remedy: remedy.to_owned(),
     };
@@ -75,6 +82,7 @@ pub(crate) fn of(credentials: &Credentials, files: &TlsFiles) -> Vec<Validity> {
             subject: client.to_string(),
             what: format!("the certificate of {client}"),
             file: None,
+            from: None,
             until,
             remedy: "it is renewed with `dp-pvi-server ca sign` on the request that it was made from".into(),
         });
@@ -85,7 +93,7 @@ pub(crate) fn of(credentials: &Credentials, files: &TlsFiles) -> Vec<Validity> {
 /// What to tell the owner of one certificate at this time.
 pub(crate) fn ends_soon(what: &str, file: &Path, until: OffsetDateTime, remedy: &str, now: OffsetDateTime) -> Option<String> {
     let (what, file, remedy) = (what.to_owned(), Some(file.to_owned()), remedy.to_owned());
-    Validity { subject: String::new(), what, file, until, remedy }.warning(now)
+    Validity { subject: String::new(), what, file, from: None, until, remedy }.warning(now)
 }
 
 /// What to tell an operator at this time.
@@ -131,6 +139,7 @@ mod tests {
         let on = |days: i64| now + Duration::days(days);
         assert_eq!(warnings(&all, on(0)), Vec::<String>::new());
         assert_eq!(warnings(&all, on(15)), Vec::<String>::new());
+        assert!(matches!(warnings(&all, on(-2)).as_slice(), [one] if one.contains("set this machine's clock")));
         let told = warnings(&all, on(20));
         assert!(matches!(told.as_slice(), [one] if one.contains("crl.pem expires in ") && one.contains("ca renew")), "{told:?}");
         assert!(refuse_expired(&all, on(29)).is_ok());

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dp_pvi_proto::identity::{IdentityError, read_secret};
@@ -15,8 +15,8 @@ use crate::error::{Result, ServerError};
 /// Links that are followed before they are taken for a circle.
 const MOST_LINKS: usize = 40;
 
-/// Writes a file. A plain one is replaced durably: a reader, or the machine after a power loss, sees the old or the new one. A link goes on leading
-/// where it leads, and a pipe or a device is written to.
+/// Writes a file. A plain one is replaced durably: a reader, or the machine after a power loss, sees the old or the new one, with the old one's mode. A
+/// link goes on leading where it leads; a pipe, a device, or a file that has several names is written to.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || match behind_links(path)? {
         Some(plain) => replace_plain(&plain, bytes),
@@ -47,12 +47,25 @@ fn behind_links(path: &Path) -> std::io::Result<Option<PathBuf>> {
 }
 
 fn replace_plain(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let old = std::fs::metadata(path).ok();
+    if old.as_ref().is_some_and(|about| about.permissions().readonly()) {
+        return Err(std::io::Error::new(ErrorKind::PermissionDenied, "it is write-protected: `chmod u+w` it, or name another file"));
+    }
+    // Another name of the same file goes on naming what was written.
+    if old.as_ref().is_some_and(|about| about.nlink() > 1) {
+        return write_through(path, bytes);
+    }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let temporary = path.with_file_name(name);
     let write = || {
-        let mut file = File::create(&temporary)?;
+        let mode = old.as_ref().map_or(0o666, |about| about.mode() & 0o777);
+        let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
         file.write_all(bytes)?;
+        // Beyond what this process gives new files.
+        if let Some(about) = &old {
+            file.set_permissions(about.permissions())?;
+        }
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;
         sync_directory(path)
@@ -116,7 +129,7 @@ pub(crate) fn check_own(path: &Path) -> Result<()> {
 /// Makes a database's file, or takes it back from the eyes of others: an empty file that only its owner may read is an empty database,
 /// and SQLite gives the files beside it the same mode.
 pub(crate) fn private_database(path: &Path) -> Result<()> {
-    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
     let unavailable = |e| ServerError::unavailable(path, e);
     drop(File::options().create(true).append(true).mode(0o600).open(path).map_err(unavailable)?);
     check_own(path)?;
@@ -195,6 +208,29 @@ mod tests {
         assert_eq!(replace(&full, b"lost").unwrap_err().code(), 12);
         assert!(std::fs::symlink_metadata(&full).unwrap().is_symlink());
         assert_eq!(replace(folder.path(), b"no file").unwrap_err().code(), 12);
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_its_other_names_and_a_protected_one_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.json");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        for wanted in [0o600, 0o640, 0o644] {
+            std::fs::write(&file, "old").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(wanted)).unwrap();
+            replace(&file, b"new").unwrap();
+            assert_eq!((mode(&file), std::fs::read(&file).unwrap()), (wanted, b"new".to_vec()));
+        }
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o444)).unwrap();
+        let refused = replace(&file, b"newer").unwrap_err();
+        assert!(refused.code() == 12 && refused.to_string().contains("write-protected"), "{refused}");
+        assert_eq!((mode(&file), std::fs::read(&file).unwrap()), (0o444, b"new".to_vec()));
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        std::fs::write(&one, "a longer one of before").unwrap();
+        std::fs::hard_link(&one, &other).unwrap();
+        replace(&one, b"short").unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"short");
     }
 
     #[test]

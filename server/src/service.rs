@@ -165,8 +165,12 @@ impl Federation for Service {
 
     async fn join(&self, request: Request<v1::SignedMessage>) -> Result<Response<Self::JoinStream>, Status> {
         let peer = self.peer(&request)?;
+        let (client, connected) = (peer.client.clone(), connected(&request)?.clone());
         let hello = wire::hello(request.into_inner());
-        let welcome = self.engine.hello(peer, hello).await.map_err(|e| status(&e))?;
+        let welcome = self.engine.hello(peer, hello).await.map_err(|refused| match (&refused, self.twice(&client, &connected)) {
+            (Refused::Rejected(rejected), Some(twice)) => wire::rejection(rejected.kind(), format!("{rejected}. {twice}")),
+            _ => status(&refused),
+        })?;
         Ok(Response::new(Box::pin(stream::iter(wire::welcome_frames(welcome).map(Ok)))))
     }
 
@@ -176,6 +180,7 @@ impl Federation for Service {
         let peer = connected(&request)?.clone();
         // Whoever may not speak learns it before it sends anything.
         let client = self.authorise(&peer)?.client;
+        self.twice(&client, &peer);
         let at_work = self.clients.session(&client, peer.connection, peer.address);
         Ok(Response::new(Box::pin(Session::new(self.clone(), peer, request.into_inner(), at_work).answers())))
     }
@@ -209,6 +214,16 @@ pub(crate) fn connected<T>(request: &Request<T>) -> Result<&ConnectedPeer, Statu
 }
 
 impl Service {
+    /// Tells the operator, and in what is returned the client, that another connection works under its name.
+    fn twice(&self, client: &ClientId, peer: &ConnectedPeer) -> Option<String> {
+        let others = self.clients.others(client, peer.connection).join(", ");
+        if others.is_empty() {
+            return None;
+        }
+        warn!(%client, from = %peer.address, also_connected_from = others, "a client is connected twice: its connection of before has not ended yet, or a copy of it is at work");
+        Some(format!("This one calls from {}; also connected under its name: {others}", peer.address))
+    }
+
     /// A refusal as a status. Where a client contradicts itself both sides learn from where: a copy of it is at work.
     fn status_for(&self, peer: &ConnectedPeer, refused: &Refused) -> Status {
         let (Refused::Rejected(rejected @ Rejected::Conflict), Some((client, _))) = (refused, peer.identity.name.as_enrolled()) else {

@@ -9,7 +9,7 @@ use std::sync::{Arc, RwLock};
 
 use dp_pvi_privacy::Hash;
 use dp_pvi_proto::connection::REVOCATION_LIST_EXPIRED;
-use dp_pvi_proto::identity::{PeerName, identity_from_pem, spki_hash};
+use dp_pvi_proto::identity::{PeerName, identity_from_pem, spki_hash, without_mark};
 use dp_pvi_proto::problem::Problem;
 use ed25519_dalek::SigningKey;
 use rustls::client::danger::HandshakeSignatureValid;
@@ -68,6 +68,8 @@ pub struct Expiry {
     pub revocation_list: OffsetDateTime,
     /// The authority's own certificate.
     pub authority: OffsetDateTime,
+    /// When the server's certificate begins to be valid.
+    pub from: OffsetDateTime,
 }
 
 impl Credentials {
@@ -95,8 +97,9 @@ impl Credentials {
             .map_err(|e| ServerError::file(&files.crl, e))?;
 
         let chain = certificates(&files.cert)?;
-        let certificate = check_server_certificate(&chain[0], federation).map_err(|message| ServerError::file(&files.cert, message))?;
-        let key = PrivateKeyDer::from_pem_slice(&secret(&files.key)?).map_err(|e| ServerError::file(&files.key, e))?;
+        let (from, certificate) =
+            check_server_certificate(&chain[0], federation).map_err(|message| ServerError::file(&files.cert, message))?;
+        let key = PrivateKeyDer::from_pem_slice(without_mark(&secret(&files.key)?)).map_err(|e| ServerError::file(&files.key, e))?;
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|e| ServerError::Failed(Problem::of(e)))?
@@ -112,7 +115,7 @@ impl Credentials {
             let message = format!("is of federation {:?}, the configuration says {federation:?}", enrolled.federation);
             return Err(ServerError::file(&files.enrolled, message));
         }
-        Ok(Self { server: Arc::new(server), enrolled, expires: Expiry { certificate, revocation_list, authority } })
+        Ok(Self { server: Arc::new(server), enrolled, expires: Expiry { certificate, revocation_list, authority, from } })
     }
 }
 
@@ -253,8 +256,8 @@ fn stamp(files: &TlsFiles) -> Stamp {
 }
 
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
-    match read {
+    let bytes = std::fs::read(path).map_err(|e| ServerError::file(path, e))?;
+    match CertificateDer::pem_slice_iter(without_mark(&bytes)).collect::<std::result::Result<Vec<_>, _>>() {
         Ok(list) if list.is_empty() => Err(ServerError::file(path, "there is no certificate in this file")),
         Ok(list) => Ok(list),
         Err(e) => Err(ServerError::file(path, e)),
@@ -278,18 +281,23 @@ fn revocation_lists(path: &Path) -> Result<(Vec<CertificateRevocationListDer<'st
     }
 }
 
-fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result<OffsetDateTime, String> {
+fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result<(OffsetDateTime, OffsetDateTime), String> {
     let name = PeerName::from_certificate(der).map_err(|e| e.to_string())?;
     let expected = PeerName::server(federation).map_err(|e| e.to_string())?;
     if name != expected {
         return Err(format!("is for {name}, the server needs {expected}"));
     }
-    end_of_validity(der)
+    validity(der)
 }
 
 fn end_of_validity(der: &[u8]) -> std::result::Result<OffsetDateTime, String> {
+    validity(der).map(|(_, until)| until)
+}
+
+fn validity(der: &[u8]) -> std::result::Result<(OffsetDateTime, OffsetDateTime), String> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
-    Ok(certificate.validity().not_after.to_datetime())
+    let validity = certificate.validity();
+    Ok((validity.not_before.to_datetime(), validity.not_after.to_datetime()))
 }
 
 #[cfg(test)]

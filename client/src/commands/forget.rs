@@ -66,6 +66,15 @@ fn named(open: &BTreeSet<RunId>, config: &Config, text: &str) -> Result<Hash> {
     match tasks.as_slice() {
         // These are this site's own runs: nobody else chose among them.
         [task] if digits.len() >= 8 => Ok(*task),
-        _ => approvals::named(&config.site.state, text),
+        [] if digits.len() < 64 && digits.bytes().all(|b| b.is_ascii_hexdigit()) => Err(ClientError::config(
+            "forget",
+            format!(
+                "no open run is of a task whose hash starts with {digits:?} (`dp-pvi-client budget show` lists the runs that were charged)"
+            ),
+        )),
+        [_, _, ..] => {
+            Err(ClientError::config("forget", format!("{} tasks with open runs start with {digits:?}: give more digits", tasks.len())))
+        }
+        _ => approvals::named(&config.site.state, "forget", text),
     }
 }

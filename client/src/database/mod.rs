@@ -237,6 +237,10 @@ fn read_text(key: &str, path: &Path) -> Result<String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
     read.map_err(|e| wrong(format!("cannot be read ({e})")))?;
+    // The mark of the byte order is an editor's.
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+    }
     if text.len() as u64 > LONGEST { Err(wrong(format!("is longer than {LONGEST} bytes"))) } else { Ok(text) }
 }
 

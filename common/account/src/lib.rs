@@ -27,6 +27,7 @@ pub use self::plot::PlotError;
 use self::queries::{Answer, Answers, QueryError};
 use self::steps::{Calibrated, Steps};
 pub use self::worth::{Sizes, draw};
+pub use dp_pvi_forecast::whole;
 
 /// A question on the command line.
 #[derive(Debug, Subcommand)]
@@ -84,7 +85,7 @@ pub enum Question {
         #[arg(long, requires = "epsilon", allow_hyphen_values = true)]
         delta: Option<f64>,
         /// Runs of this task that the site's ledger has charged already.
-        #[arg(long, default_value_t = 0, requires = "epsilon")]
+        #[arg(long, default_value_t = 0, requires = "epsilon", allow_hyphen_values = true)]
         booked: u32,
         /// For how many records of how many sites.
         #[command(flatten)]
@@ -143,7 +144,7 @@ pub enum AccountError {
     /// The drawing failed.
     #[error(transparent)]
     Plot(#[from] plot::PlotError),
-    /// Standard output is closed: nobody wants the rest.
+    /// Standard output takes no more.
     #[error("results cannot be printed ({0})")]
     Print(#[from] std::io::Error),
     /// The same, while they were made JSON.
@@ -152,7 +153,7 @@ pub enum AccountError {
 }
 
 impl AccountError {
-    /// The exit code of a program that ends with it: 2 for a wrong question, 12 for a file, 1 for everything else.
+    /// The exit code of a program that ends with it: 2 for a wrong question, 12 for a file or standard output, 1 for everything else.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -163,8 +164,8 @@ impl AccountError {
             | Self::Events(_)
             | Self::Query(_)
             | Self::Certificate(_) => 2,
-            Self::Read { .. } | Self::Write { .. } | Self::Plot(_) => 12,
-            Self::Refused(_) | Self::Print(_) | Self::Json(_) => 1,
+            Self::Read { .. } | Self::Write { .. } | Self::Plot(_) | Self::Print(_) => 12,
+            Self::Refused(_) | Self::Json(_) => 1,
         }
     }
 }

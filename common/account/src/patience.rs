@@ -1,5 +1,6 @@
 //! A word on standard error while an answer takes long.
 
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -36,7 +37,8 @@ pub(super) fn patiently<T>(work: impl FnOnce(&Row) -> T) -> T {
             let (mut seconds, mut next) = (0, FIRST);
             // Nothing is ever sent: the end of the work closes the channel.
             while waiting.recv_timeout(Duration::from_secs(next - seconds)) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("{}", row.said(next));
+                // Where standard error takes nothing, the answer comes all the same.
+                let _ = writeln!(std::io::stderr(), "{}", row.said(next));
                 (seconds, next) = (next, 2 * next);
             }
         });

@@ -4,6 +4,7 @@ use dp_pvi_accounting::calibrate::{self, Target};
 use dp_pvi_accounting::unit::{Delta, Epsilon};
 use dp_pvi_accounting::{Interval, MOST_BATCHES, Neighbours, Phase, Plan, Sampling};
 use dp_pvi_exchange as exchange;
+pub(super) use dp_pvi_forecast::whole;
 use serde::Serialize;
 
 use super::AccountError;
@@ -42,14 +43,6 @@ pub enum SamplingFlag {
     Shuffled,
     /// Random allocation: every unit in exactly one of the `--batches` steps of an epoch. Steps are counted in whole epochs.
     RandomAllocation,
-}
-
-/// A number of steps, which may be written as 1e5.
-pub(super) fn whole(text: &str) -> Result<u64, String> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number below 2^53")]
-    let of = |value: f64| ((0.0..9e15).contains(&value) && value.fract() == 0.0).then_some(value as u64);
-    let number = text.parse().ok().or_else(|| of(text.parse().ok()?));
-    number.ok_or_else(|| "it must be a whole number that is at least 0, such as 1000 or 1e5".to_owned())
 }
 
 /// What both commands know about the steps.

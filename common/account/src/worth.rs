@@ -15,10 +15,10 @@ use super::plot::{PlotError, failed};
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sizes {
     /// Declared records of every site (4000,5200,3100), or one number for all of them: forecasts widths of intervals and the loss of quality.
-    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = dp_pvi_forecast::records, allow_hyphen_values = true)]
     units: Vec<u64>,
     /// Number of sites, where --units is one number (default: as many as the task counts on).
-    #[arg(long, requires = "units", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, requires = "units", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sites: Option<u32>,
 }
 

@@ -1,6 +1,7 @@
-//! One question on standard input, one answer on standard output: JSON both. What is no question ends with exit code 2 and `{"error": …}`.
+//! One question on standard input, one answer on standard output: JSON both. What is no question ends with exit code 2 and `{"error": …}`,
+//! an answer that cannot be printed with 12.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -16,7 +17,10 @@ fn main() -> ExitCode {
         Err(error) => (json!({ "error": error }), ExitCode::from(2)),
     };
     match writeln!(std::io::stdout(), "{line}") {
-        Ok(()) => code,
-        Err(_) => ExitCode::FAILURE,
+        Err(lost) if lost.kind() != ErrorKind::BrokenPipe => {
+            let _ = writeln!(std::io::stderr(), "dp-pvi-calculator: the answer cannot be printed ({lost})");
+            ExitCode::from(12)
+        }
+        _ => code,
     }
 }

@@ -232,6 +232,12 @@ pub enum Clue {
         "the file is UTF-16: set `encoding = \"utf-16le\"` (or \"utf-16be\") under `[csv]` in the schema, or save it as UTF-8 (\"CSV UTF-8\" in Excel; `iconv -f UTF-16 -t UTF-8`)"
     )]
     Utf16,
+    /// Four bytes a character.
+    #[error("the file is UTF-32: save it as UTF-8 (\"CSV UTF-8\" in Excel; `iconv -f UTF-32 -t UTF-8`)")]
+    Utf32,
+    /// A line for a spreadsheet stands before the header.
+    #[error("the first line is `sep=`, which only spreadsheets know: take it out, so that the header is first")]
+    Separator,
     /// A zip archive, which is what .xlsx and .ods files are.
     #[error("the file is a workbook or a zip archive (.xlsx, .ods, .zip): save the sheet as \"CSV UTF-8\", or unpack the archive")]
     Workbook,
@@ -249,13 +255,28 @@ impl Clue {
         if line.starts_with(&[0xd0, 0xcf, 0x11, 0xe0]) {
             return Some(Self::OldWorkbook);
         }
-        let zeros = line.iter().filter(|byte| **byte == 0).count();
-        if line.starts_with(&[0xff, 0xfe]) || line.starts_with(&[0xfe, 0xff]) || 3 * zeros > line.len() {
-            return Some(Self::Utf16);
+        if let Some(wide) = Self::wide(line) {
+            return Some(wide);
+        }
+        let bare = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        let bare = bare.strip_prefix(b"\"").unwrap_or(bare);
+        if bare.get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"sep=")) && bare.len() <= 6 {
+            return Some(Self::Separator);
         }
         let count = |wanted: u8| line.iter().filter(|byte| **byte == wanted).count();
         let others = [b',', b';', b'\t', b'|'].into_iter().filter(|other| *other != delimiter);
         others.max_by_key(|other| count(*other)).filter(|other| count(*other) > count(delimiter)).map(Self::Delimiter)
+    }
+}
+
+impl Clue {
+    /// Whether characters have several bytes, by the mark or the zeros that Latin letters have then.
+    pub(crate) fn wide(line: &[u8]) -> Option<Self> {
+        let zeros = line.iter().filter(|byte| **byte == 0).count();
+        if line.starts_with(&[0xff, 0xfe, 0, 0]) || line.starts_with(&[0, 0, 0xfe, 0xff]) || 3 * zeros > 2 * line.len() {
+            return Some(Self::Utf32);
+        }
+        (line.starts_with(&[0xff, 0xfe]) || line.starts_with(&[0xfe, 0xff]) || 3 * zeros > line.len()).then_some(Self::Utf16)
     }
 }
 

@@ -74,7 +74,6 @@ impl<R: BufRead> Lines<R> {
             self.reader.consume(stop + 1);
             if stopped_at == b'\r' {
                 if self.reader.fill_buf()?.first() != Some(&END) {
-                    self.line.clear();
                     return Ok(Err(BareReturn));
                 }
                 self.reader.consume(1);

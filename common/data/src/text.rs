@@ -78,6 +78,11 @@ impl<'a, R: Read> TextTable<'a, R> {
         let header = |problem| DataError::Header { path: path.to_owned(), problem };
         let mut next = match self.lines.first() {
             Ok(Ok(first)) => Ok(first),
+            // Of UTF-16 the carriage return is half of one: the column that is then missing says so.
+            Ok(Err(BareReturn)) if Clue::wide(self.lines.line()).is_some() => {
+                self.clue = Clue::wide(self.lines.line());
+                return Ok(Vec::new());
+            }
             Ok(Err(BareReturn)) => return Err(header(LineProblem::BareReturn)),
             Err(source) => Err(source),
         };

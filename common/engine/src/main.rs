@@ -1,5 +1,6 @@
 //! `dp-pvi-site-engine`: scheduler, executors, and what a site's client starts for a sum.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("dp-pvi-site-engine: {problem}");
+            let _ = writeln!(std::io::stderr(), "dp-pvi-site-engine: {problem}");
             ExitCode::FAILURE
         }
     }

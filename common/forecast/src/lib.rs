@@ -11,7 +11,7 @@ mod world;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::outlook::{Counted, Outlook, Prospect, SettingForecast, counted, sizes};
+pub use self::outlook::{Counted, Outlook, Prospect, SettingForecast, counted, records, sizes, whole};
 pub use self::run::unprotected;
 use self::world::World;
 use dp_pvi_posterior::methods::noise_aware::History;
@@ -67,15 +67,17 @@ pub struct Forecast {
     pub width: Range,
     /// Held-out log-likelihood a record, without protection minus with it.
     pub loss: Range,
-    /// Held-out log-likelihood a record over that of the best constant; absent where the model has no intercept, which alone makes a constant.
+    /// Held-out log-likelihood a record over that of the best constant; absent where the model has no intercept, which alone makes a constant, or
+    /// nothing else, so that it is a constant itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<Range>,
 }
 
 impl Forecast {
-    /// Whether a constant would predict better in most federations that were drawn.
+    /// Whether a constant would predict better: in the middle of the federations that were drawn, and by more than is gained in the best 5 %. Where the
+    /// best end gains more than the middle loses, the drawn coefficients decide, and nobody knows which ones are true.
     pub(crate) fn is_worthless(&self) -> bool {
-        self.gain.is_some_and(|gain| gain.median < 0.0)
+        self.gain.is_some_and(|gain| gain.median < 0.0 && gain.high < -gain.median)
     }
 }
 
@@ -163,7 +165,7 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
     let mut widths = Vec::new();
     let mut without = Vec::new();
     let (mut losses, mut gains) = (Vec::new(), Vec::new());
-    let intercept = task.parsed_schema().map_err(|_| NotForecast::Model)?.intercept();
+    let intercept = task.parsed_schema().map_err(|_| NotForecast::Model)?.intercept().filter(|_| task.features > 1);
     for number in 0..effort.worlds {
         let rehearsal = rehearsal(task, units, effort.rows, number)?;
         let Ok(aware) = of_run(task, &rehearsal.history) else { continue };
@@ -244,7 +246,7 @@ const JUDGED: Effort = Effort { worlds: 8, rows: 300 };
 const MOST_WORK: f64 = 3e8;
 
 /// Why a task is not worth a run, where its own forecast says so: with as many records at each of its sites as its author expects, or else as the task admits, a constant predicts better
-/// in most of the federations that might be. `None` where it is worth one, its author wants it anyway, or nobody can tell.
+/// in most of the federations that might be, by more than is gained in the best ones. `None` where it is worth one, its author wants it anyway, or nobody can tell.
 #[must_use]
 pub fn worthless(raw: Option<u64>, task: &ResolvedTask) -> Option<String> {
     if task.even_if_worthless {

@@ -98,6 +98,26 @@ pub fn sizes(task: &ResolvedTask, units: &[u64], sites: Option<u32>) -> Result<V
     }
 }
 
+/// A whole number as people type it; it may be written as 1e5.
+///
+/// # Errors
+/// What it must be.
+pub fn whole(text: &str) -> Result<u64, String> {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number below 2^53")]
+    let of = |value: f64| ((0.0..9e15).contains(&value) && value.fract() == 0.0).then_some(value as u64);
+    let number = text.parse().ok().or_else(|| of(text.parse().ok()?));
+    number.ok_or_else(|| "it must be a whole number that is at least 0, such as 1000 or 1e5".to_owned())
+}
+
+/// A site's number of records, likewise.
+///
+/// # Errors
+/// What it must be.
+pub fn records(text: &str) -> Result<u64, String> {
+    let number = whole(text).ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "a site's records are a whole number that is at least 1, such as 1000 or 1e5".to_owned())
+}
+
 /// How many sites a task counts on, and what says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {

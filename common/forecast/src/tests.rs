@@ -205,4 +205,15 @@ fn finding_bugs_5_a_task_that_is_worse_than_a_constant_is_known_before_it_runs()
     assert!(bad.is_worthless() && bad.gain.unwrap().median < 0.0, "{:?}", bad.gain);
 }
 
+/// Where the best end gains more than the middle loses, the drawn coefficients decide; and an intercept is a constant itself.
+#[test]
+fn a_run_that_may_gain_is_not_refused_and_an_intercept_alone_never() {
+    let forecast_of = |low: f64, median: f64, high: f64| Forecast { gain: Some(Range { low, median, high }), ..of(SCHEMA, 1000, 1.0) };
+    assert!(!forecast_of(-1.02, -0.0355, 1.2).is_worthless());
+    assert!(forecast_of(-1.02, -0.5, -0.1).is_worthless() && forecast_of(-1.02, -0.5, 0.1).is_worthless());
+    let alone = task(SCHEMA, UPDATE, &format!("{LOGISTIC}\nformula = \"died ~ 1\""), 0.05);
+    assert_eq!(super::worthless(Some(60), &alone), None);
+    assert_eq!(forecast(&alone, &[60; 3], EFFORT).unwrap().gain, None);
+}
+
 mod liar;

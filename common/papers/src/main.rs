@@ -1,7 +1,7 @@
 //! `dp-pvi-papers`: the papers' figures, and the guide's pages of results.
 
 use std::error::Error;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -119,7 +119,17 @@ fn main() -> ExitCode {
         let _ = writeln!(std::io::stderr(), "dp-pvi-papers: {error}");
         ExitCode::from(code)
     };
-    match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => {
+            return match help.print().and_then(|()| std::io::stdout().flush()) {
+                Err(lost) if lost.kind() != ErrorKind::BrokenPipe => failed(&lost, 12),
+                _ => ExitCode::SUCCESS,
+            };
+        }
+    };
+    match arguments.command {
         Command::Reproduce { name, output, data, seed, quick, splits, sets, paper_protocol, quiet } => {
             if let Err(error) = std::fs::create_dir_all(&output) {
                 let _ = writeln!(std::io::stderr(), "dp-pvi-papers: {}: {error}", output.display());

@@ -18,6 +18,7 @@
 //! after the first call: no type bars these, and a lint bars hooks from the crates that see records.
 
 use std::cell::Cell;
+use std::io::Write as _;
 use std::mem::needs_drop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -124,7 +125,9 @@ fn print_no_message() {
         if DEPTH.try_with(Cell::get).unwrap_or(0) == 0 {
             before(panic);
         } else if let Some(place) = panic.location() {
-            eprintln!("a computation over private values panicked at {}:{}; its message is withheld", place.file(), place.line());
+            // A panic inside of a hook would end the program.
+            let (file, line) = (place.file(), place.line());
+            let _ = writeln!(std::io::stderr(), "a computation over private values panicked at {file}:{line}; its message is withheld");
         }
     }));
 }

@@ -390,9 +390,7 @@ impl Schema {
                     .into(),
             ));
         }
-        let formula = formula::Formula::parse(text)?;
-        let scope = formula::Scope { text: formula.text(), columns: &self.columns, label: &self.label, unit: self.unit_column() };
-        let design = formula::compile(&formula, &scope, sites)?;
+        let design = formula::design(text, sites, (&self.columns, &self.label), self.unit_column())?;
         Ok(self.with_design(design))
     }
 

@@ -1,6 +1,6 @@
 //! `dp-pvi-sim`: federations on one machine.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,10 +46,10 @@ enum Command {
         #[arg(long, default_value = "../shared/data")]
         data: PathBuf,
         /// Seeds instead of those in the file.
-        #[arg(long, value_delimiter = ',')]
+        #[arg(long, value_delimiter = ',', value_parser = dp_pvi_account::whole, allow_hyphen_values = true)]
         seeds: Vec<u64>,
         /// Runs (and sites, where there are fewer runs) at the same time, instead of what the file says.
-        #[arg(long)]
+        #[arg(long, allow_hyphen_values = true, value_parser = threads)]
         threads: Option<usize>,
         /// Another value for a key of the experiment or of its task: `--set clients.number=200 --set task.privacy.epsilon=0.5`.
         #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -84,10 +84,10 @@ enum Command {
         #[arg(long)]
         no_ledger: bool,
         /// epsilon that all selections of the ledger may cost together, instead of that of `[tune]`.
-        #[arg(long, requires = "ledger")]
+        #[arg(long, requires = "ledger", allow_hyphen_values = true)]
         budget_epsilon: Option<f64>,
         /// delta of that budget, instead of the task's, which one selection uses up.
-        #[arg(long, requires = "ledger")]
+        #[arg(long, requires = "ledger", allow_hyphen_values = true)]
         budget_delta: Option<f64>,
     },
     /// Attacks the shipped updates with canaries, and prints what the attack proves beside what is claimed: exit code 1 where a claim is refuted.
@@ -102,7 +102,7 @@ enum Command {
         #[arg(long)]
         update: Option<String>,
         /// Runs of each of the two worlds of a row. Rows that repeat another one with other numbers, and slow ones, get a quarter or a sixteenth.
-        #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(40..))]
+        #[arg(long, default_value_t = 400, allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(40..))]
         trials: u32,
         /// Plants every known fault in turn, so many times, and says whether the audit sees it.
         #[cfg(feature = "planted-bugs")]
@@ -139,13 +139,13 @@ enum Generate {
         #[arg(short, long)]
         output: PathBuf,
         /// Number of hospitals.
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 3, allow_hyphen_values = true)]
         sites: u32,
         /// Seed: the same gives the same files.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = dp_pvi_account::whole, allow_hyphen_values = true)]
         seed: u64,
         /// Stays of an average hospital.
-        #[arg(long, default_value_t = 4000)]
+        #[arg(long, default_value_t = 4000, allow_hyphen_values = true)]
         rows: u32,
         /// Files of the hospitals; Parquet takes little memory whatever their size.
         #[arg(long, value_enum, default_value_t = Container::Csv)]
@@ -157,13 +157,13 @@ enum Generate {
         #[arg(short, long)]
         output: PathBuf,
         /// Number of hospitals.
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, default_value_t = 5, allow_hyphen_values = true)]
         sites: u32,
         /// Seed: the same gives the same files.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = dp_pvi_account::whole, allow_hyphen_values = true)]
         seed: u64,
         /// Patients of each hospital.
-        #[arg(long, default_value_t = 2000)]
+        #[arg(long, default_value_t = 2000, allow_hyphen_values = true)]
         rows: u32,
     },
 }
@@ -186,7 +186,7 @@ enum Failure {
     Flagged(usize),
     #[error("{path}: {error}")]
     Read { path: PathBuf, error: std::io::Error },
-    /// Standard output is closed: nobody wants the rest.
+    /// Standard output takes no more.
     #[error("results cannot be printed ({0})")]
     Print(#[from] std::io::Error),
     #[error("results cannot be printed ({0})")]
@@ -194,14 +194,19 @@ enum Failure {
 }
 
 impl Failure {
+    /// Whether the reader of standard output has seen enough. Of an audit that is cut off nobody knows whether it is passed.
+    fn is_enough(&self, audit: bool) -> bool {
+        matches!(self, Self::Print(error) | Self::Account(AccountError::Print(error)) if error.kind() == ErrorKind::BrokenPipe) && !audit
+    }
+
     fn exit_code(&self) -> u8 {
         match self {
             Self::Experiment(error) => error.exit_code(),
             Self::Tune(error) => error.exit_code(),
             Self::Account(error) => error.exit_code(),
-            Self::Generate(GenerateError::Write(_)) | Self::Write(_) | Self::Read { .. } => 12,
+            Self::Generate(GenerateError::Write(_)) | Self::Write(_) | Self::Read { .. } | Self::Print(_) => 12,
             Self::Generate(_) | Self::Audit(AuditError::NoSuchUpdate(_)) => 2,
-            Self::Print(_) | Self::Json(_) | Self::Audit(_) | Self::Flagged(_) => 1,
+            Self::Json(_) | Self::Audit(_) | Self::Flagged(_) => 1,
         }
     }
 }
@@ -219,8 +224,13 @@ fn main() -> ExitCode {
     if let Err(error) = forbid_core_dumps() {
         let _ = writeln!(std::io::stderr(), "dp-pvi-sim: core files cannot be forbidden ({error})");
     }
-    let arguments = Arguments::parse();
     let mut out = std::io::stdout();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return ended(help.print().and_then(|()| out.flush()).map_err(Failure::from), false),
+    };
+    let audit = matches!(arguments.command, Command::Audit { .. });
     let result = match arguments.command {
         Command::Run { file, data, seeds, threads, settings, quiet } => {
             Experiment::read_with(&file, &settings).map_err(Failure::from).and_then(|mut experiment| {
@@ -255,12 +265,24 @@ fn main() -> ExitCode {
             attack.run(&mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "dp-pvi-sim", &mut out);
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "dp-pvi-sim", &mut script);
+            out.write_all(&script).map_err(Failure::from)
         }
     };
+    ended(result.and_then(|()| out.flush().map_err(Failure::from)), audit)
+}
+
+/// A number of threads.
+fn threads(text: &str) -> Result<usize, String> {
+    let number = dp_pvi_account::whole(text)?;
+    usize::try_from(number).map_err(|error| error.to_string())
+}
+
+fn ended(result: Result<(), Failure>, audit: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_enough(audit) => ExitCode::SUCCESS,
         Err(failure) => {
             // Nothing can be done if standard error is closed, too.
             let _ = writeln!(std::io::stderr(), "dp-pvi-sim: {failure}");

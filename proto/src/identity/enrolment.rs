@@ -65,7 +65,7 @@ impl Enrolment {
     /// # Errors
     /// Another file, or one that was changed after it was made.
     pub fn read(text: &str) -> Result<(Self, VerifyingKey, Vec<u8>), IdentityError> {
-        let blocks = pem::parse_many(text).map_err(|_| IdentityError::Enrolment("not in PEM form"))?;
+        let blocks = pem::parse_many(text.trim_start_matches('\u{feff}')).map_err(|_| IdentityError::Enrolment("not in PEM form"))?;
         let [request, enrolment] = blocks.as_slice() else {
             return Err(IdentityError::Enrolment("it must have two blocks"));
         };

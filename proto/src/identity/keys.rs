@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey, EncodePublicKey, KeypairBytes};
@@ -11,6 +11,12 @@ use ed25519_dalek::{SigningKey, VerifyingKey};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::IdentityError;
+
+/// A file without the mark of the byte order that editors put before its text.
+#[must_use]
+pub fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
+}
 
 /// A fresh identity key from the operating system's randomness.
 ///
@@ -38,7 +44,7 @@ pub fn identity_to_pem(key: &SigningKey) -> Result<Zeroizing<String>, IdentityEr
 /// # Errors
 /// Another kind of key or file.
 pub fn identity_from_pem(text: &str) -> Result<SigningKey, IdentityError> {
-    SigningKey::from_pkcs8_pem(text.trim()).map_err(|_| IdentityError::Key("private key"))
+    SigningKey::from_pkcs8_pem(text.trim_start_matches('\u{feff}').trim()).map_err(|_| IdentityError::Key("private key"))
 }
 
 /// PEM of a public identity key.
@@ -56,7 +62,7 @@ pub fn public_identity_to_pem(key: &VerifyingKey) -> Result<String, IdentityErro
 /// No such block, several, or another kind of key.
 pub fn public_identity_from_pem(text: &str) -> Result<VerifyingKey, IdentityError> {
     let error = || IdentityError::Key("public key");
-    let blocks = pem::parse_many(text).map_err(|_| error())?;
+    let blocks = pem::parse_many(text.trim_start_matches('\u{feff}')).map_err(|_| error())?;
     let mut keys = blocks.iter().filter(|block| block.tag() == "PUBLIC KEY");
     match (keys.next(), keys.next()) {
         (Some(block), None) => VerifyingKey::from_public_key_der(block.contents()).map_err(|_| error()),
@@ -153,11 +159,73 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
     write_with_mode(path, bytes, 0o644)
 }
 
+/// What is written together: unless it is whole at the end, its files are removed again.
+#[derive(Debug, Default)]
+pub struct Together {
+    written: Vec<PathBuf>,
+}
+
+impl Together {
+    /// As [`write_secret`].
+    ///
+    /// # Errors
+    /// The file exists, or cannot be written.
+    pub fn secret(&mut self, path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
+        write_secret(path, bytes)?;
+        self.written.push(path.to_owned());
+        Ok(())
+    }
+
+    /// As [`write_new`].
+    ///
+    /// # Errors
+    /// The file exists, or cannot be written.
+    pub fn public(&mut self, path: &Path, bytes: &[u8]) -> Result<(), IdentityError> {
+        write_new(path, bytes)?;
+        self.written.push(path.to_owned());
+        Ok(())
+    }
+
+    /// All of it is there.
+    pub fn whole(mut self) {
+        self.written.clear();
+    }
+}
+
+impl Drop for Together {
+    fn drop(&mut self) {
+        // What cannot be removed is named by the next attempt.
+        self.written.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+/// Moves all files of a folder into another; where one cannot be moved, none is.
+///
+/// # Errors
+/// A file cannot be moved.
+pub fn move_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    let mut moved: Vec<PathBuf> = Vec::new();
+    let mut each = || {
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            let place = to.join(entry.file_name());
+            std::fs::rename(entry.path(), &place)?;
+            moved.push(place);
+        }
+        File::open(to)?.sync_all()
+    };
+    let done: std::io::Result<()> = each();
+    if done.is_err() {
+        moved.iter().for_each(|place| drop(std::fs::remove_file(place)));
+    }
+    done
+}
+
 fn write_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), IdentityError> {
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
+        // Half a file would be in the way of the next attempt.
+        file.write_all(bytes).and_then(|()| file.sync_all()).inspect_err(|_| drop(std::fs::remove_file(path)))
     };
     write().map_err(|source| IdentityError::Io { path: path.display().to_string(), source })
 }

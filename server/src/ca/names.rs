@@ -1,6 +1,6 @@
 //! Names that a certificate of the federation may carry: those of its server, and those of its clients.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::Party;
@@ -19,6 +19,11 @@ pub(super) fn check_server(name: &str) -> Result<(), String> {
     if accepted {
         return Ok(());
     }
+    if !name.is_ascii() {
+        return Err(format!(
+            "{name:?} has letters that a certificate cannot hold: write the name as DNS has it, in its form with xn--, like xn--mnchen-3ya.example.org"
+        ));
+    }
     Err(format!(
         "{name:?} is no name of a server, and no site would accept it: write the name alone, like fed.example.org or *.example.org, without https://, port, \
          blanks or a point at its end"
@@ -27,7 +32,7 @@ pub(super) fn check_server(name: &str) -> Result<(), String> {
 
 /// The same of an address.
 pub(super) fn check_address(address: IpAddr) -> Result<(), String> {
-    if address.is_unspecified() || address.is_multicast() {
+    if address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST) {
         return Err(format!("{address} is the address of no server: write the one by which sites reach it, like 192.0.2.7"));
     }
     Ok(())

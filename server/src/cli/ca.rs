@@ -29,10 +29,10 @@ pub(super) enum CaCommand {
         #[arg(short, long, value_name = "DIR", default_value = "tls")]
         output: PathBuf,
         /// Days that the server's certificate is valid.
-        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+        #[arg(long, default_value_t = 90, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=3650))]
         days: u16,
         /// Days that a revocation list is valid: without a newer one (`ca renew`, or any other change) nobody is let in afterwards.
-        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=366))]
+        #[arg(long, default_value_t = 30, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=366))]
         crl_days: u16,
     },
     /// Enrol a site, evaluator or summer: sign the request that `dp-pvi-client csr` or `dp-pvi-server summer csr` made. Also renews certificates.
@@ -46,7 +46,7 @@ pub(super) enum CaCommand {
         #[arg(short, long, value_name = "DIR", default_value = ".")]
         output: PathBuf,
         /// Days that the certificate is valid.
-        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+        #[arg(long, default_value_t = 90, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=3650))]
         days: u16,
     },
     /// Take a client's certificates back; running servers follow within seconds.
@@ -63,10 +63,10 @@ pub(super) enum CaCommand {
         #[arg(long, value_name = "DIR", default_value = "tls")]
         ca: PathBuf,
         /// Days that the server's certificate is valid.
-        #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+        #[arg(long, default_value_t = 90, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=3650))]
         days: u16,
         /// Days that revocation lists are valid from now on (default: as before).
-        #[arg(long, value_parser = clap::value_parser!(u16).range(1..=366))]
+        #[arg(long, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=366))]
         crl_days: Option<u16>,
     },
     /// Show who is enrolled.

@@ -27,10 +27,6 @@ use crate::tls::Credentials;
 
 /// Standard output took no more.
 pub(super) fn not_written(error: std::io::Error) -> ServerError {
-    if error.kind() == ErrorKind::BrokenPipe {
-        // A reader that has seen enough.
-        return ServerError::Failed(Problem::said(format!("standard output: {error}"), error));
-    }
     let message =
         format!("results are lost, standard output took no more ({error}): make room there, or write somewhere else, and ask again");
     ServerError::Unavailable(Problem::said(message, error))
@@ -69,7 +65,11 @@ impl Output {
     /// Writes bytes as they are.
     pub(super) fn raw(self, bytes: &[u8]) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(not_written)
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            // A reader that has seen enough (`| head`).
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(not_written(error)),
+            _ => Ok(()),
+        }
     }
 
     /// The answer to a question.

@@ -30,6 +30,7 @@ impl Reader {
         super::check_log(database)?;
         let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|e| sqlite_error(database, &e))?;
+        connection.busy_timeout(schema::BUSY).map_err(|e| sqlite_error(database, &e))?;
         connection.pragma_update(None, "query_only", true).map_err(|e| sqlite_error(database, &e))?;
         schema::check(&connection, database)?;
         // One snapshot for all that follows, whatever a running server adds meanwhile.

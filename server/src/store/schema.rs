@@ -47,6 +47,8 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
+/// How long another program (a backup, a look at the tables) may hold the database, as of a site's ledger.
+pub(super) const BUSY: std::time::Duration = std::time::Duration::from_secs(30);
 /// Pages in the cache.
 const CACHED_PAGES: i64 = 500;
 /// Pages in the write-ahead log after which they move to the file itself.
@@ -69,6 +71,7 @@ pub(super) fn keys(run: i64) -> (i64, i64) {
 /// What every database of this program has: a write-ahead log, and commits that survive a power loss.
 pub(crate) fn configure(connection: &Connection, path: &Path) -> Result<()> {
     let fail = |e: rusqlite::Error| sqlite_error(path, &e);
+    connection.busy_timeout(BUSY).map_err(fail)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fail)?;
     if mode != "wal" {
         return Err(ServerError::unavailable(path, "the file system does not support SQLite's write-ahead log; use a local disk"));

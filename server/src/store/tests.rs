@@ -162,6 +162,15 @@ fn finding_attack_weakness_3_only_what_somebody_gives_back_is_waited_for() {
     assert!([ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_READONLY, ffi::SQLITE_PERM, ffi::SQLITE_CORRUPT].map(of).iter().all(|waits| !*waits));
 }
 
+/// A backup holds it for longer than SQLite's five seconds.
+#[test]
+fn a_database_that_another_program_holds_is_waited_for_as_long_as_a_ledger() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("state.db");
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.connection.pragma_query_value(None, "busy_timeout", |row| row.get::<_, i64>(0)).unwrap(), 30_000);
+}
+
 #[test]
 fn other_files_and_versions_are_refused() {
     let directory = TempDir::new().unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ClientId;
 use dp_pvi_proto::identity::{
-    Enrolment, IdentityError, Party, PeerName, generate_identity, identity_to_pem, public_identity_to_pem, write_new, write_secret,
+    Enrolment, IdentityError, Party, PeerName, Together, generate_identity, identity_to_pem, public_identity_to_pem,
 };
 use dp_pvi_proto::problem::Problem;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
@@ -59,11 +59,13 @@ pub fn make_request(federation: &str, name: ClientId, folder: &Path) -> Result<R
     let request = params.serialize_request(&tls_key).map_err(failed)?;
     let write = |result: std::result::Result<(), IdentityError>| result.map_err(|e| ServerError::Unavailable(Problem::of(e)));
     let pem = Zeroizing::new(tls_key.serialize_pem());
-    write(write_secret(&files.tls_key, pem.as_bytes()))?;
-    write(write_secret(&files.identity, identity_to_pem(&identity).map_err(|e| ServerError::Failed(Problem::of(e)))?.as_bytes()))?;
+    let mut together = Together::default();
+    write(together.secret(&files.tls_key, pem.as_bytes()))?;
+    write(together.secret(&files.identity, identity_to_pem(&identity).map_err(|e| ServerError::Failed(Problem::of(e)))?.as_bytes()))?;
     let public = public_identity_to_pem(&identity.verifying_key()).map_err(|e| ServerError::Failed(Problem::of(e)))?;
-    write(write_new(&files.public_identity, public.as_bytes()))?;
+    write(together.public(&files.public_identity, public.as_bytes()))?;
     let text = Enrolment::file(federation, name, Party::Summer, request.der(), &identity);
-    write(write_new(&files.request, text.as_bytes()))?;
+    write(together.public(&files.request, text.as_bytes()))?;
+    together.whole();
     Ok(files)
 }

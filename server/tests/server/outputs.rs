@@ -113,9 +113,27 @@ fn finding_bugs_6_no_result_is_lost_without_a_word() {
     }
     server.kill();
     // A reader that has seen enough is no full disk.
-    let mut child = program(&fed, &["config", "schema"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    assert_ne!(child.wait().unwrap().code(), Some(12));
+    for arguments in [&["config", "schema"][..], &["--help"], &["check"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert!(program(&fed, arguments).stdout(writer).status().unwrap().success(), "{arguments:?}");
+    }
+}
+
+/// Whatever becomes of the log: a full disk, or a reader that is gone.
+#[test]
+fn a_log_that_cannot_be_written_changes_no_exit_code() {
+    let fed = Fed::new(2, &Plan::default());
+    for form in ["text", "json"] {
+        for (arguments, code) in [(&["check", "-vv"][..], 0), (&["status"], 5), (&["migrate"], 12), (&["fly"], 2)] {
+            let mut command = program(&fed, arguments);
+            command.args(["--log-format", form]).env("RUST_LOG", "trace");
+            assert_eq!(command.stdout(Stdio::null()).stderr(full()).status().unwrap().code(), Some(code), "{arguments:?}");
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            assert_eq!(command.stderr(writer).status().unwrap().code(), Some(code), "{arguments:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -163,4 +181,57 @@ async fn results_of_a_run_go_where_links_lead_and_their_loss_is_told() {
     nothing_beside(&out);
     nothing_beside(&fed.path("state"));
     nothing_beside(fed.root.path());
+}
+
+/// A disk that takes only some of the files, in every place: nothing is left of them, and the next attempt makes the whole set.
+#[test]
+fn keys_and_authorities_are_made_whole_or_not_at_all() {
+    let fed = Fed::new(2, &Plan::default());
+    for (name, arguments) in [
+        ("ca", &["ca", "init", "--federation", "f", "--dns", "fed.example.org", "-o"][..]),
+        ("summer", &["summer", "csr", "--federation", "f", "-o"]),
+    ] {
+        let mut failed = 0;
+        for blocks in 0..6 {
+            let folder = fed.path(&format!("{name}-{blocks}"));
+            let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+            let mut limited = Command::new("sh");
+            limited.args(["-c", &script, env!("CARGO_BIN_EXE_dp-pvi-server")]).args(arguments).arg(&folder);
+            let output = limited.output().unwrap();
+            if output.status.success() {
+                continue;
+            }
+            failed += 1;
+            assert_eq!(output.status.code(), Some(12), "{blocks}: {}", String::from_utf8_lossy(&output.stderr));
+            let left: Vec<_> =
+                std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name != ".lock").collect();
+            assert!(left.is_empty(), "{blocks}: {left:?}");
+            let again = Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(arguments).arg(&folder).output().unwrap();
+            assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+        }
+        assert!(failed >= 1, "{name}: the limit is met");
+    }
+}
+
+/// The check of the value speaks, and not the parser of flags.
+#[test]
+fn numbers_below_the_least_are_refused_by_what_they_must_be() {
+    let fed = Fed::new(2, &Plan::default());
+    for (arguments, words) in [
+        (&["ca", "init", "--federation", "f", "--dns", "a.b", "--days", "-1"][..], "not in 1..=3650"),
+        (&["ca", "init", "--federation", "f", "--dns", "a.b", "--crl-days", "-1"], "not in 1..=366"),
+        (&["ca", "renew", "--days", "-5"], "not in 1..=3650"),
+        (&["ca", "renew", "--crl-days", "-5"], "not in 1..=366"),
+        (&["check", "--units", "-1"], "at least 1"),
+        (&["check", "--units", "0"], "at least 1"),
+        (&["check", "--units", "10,0"], "at least 1"),
+        (&["check", "--units", "1.5"], "at least 1"),
+        (&["check", "--units", "10", "--sites", "-1"], "not in 1..=10000"),
+        (&["plan", "task.json", "--epsilon", "1", "--booked", "-1"], "not in 0..=4294967295"),
+    ] {
+        let output = program(&fed, arguments).output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && log.contains(words) && !log.contains("unexpected argument"), "{arguments:?}: {log}");
+    }
+    assert!(program(&fed, &["check", "--units", "1e3"]).output().unwrap().status.success());
 }

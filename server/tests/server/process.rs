@@ -278,6 +278,35 @@ async fn finding_newcomer_8_absent_and_silent_sites_are_seen() {
     assert_eq!(state["members"][0]["heard"], false);
 }
 
+/// The first one is at work; the second is told, whether it is let in or not, and so is the operator.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_connections_of_one_client_are_told_of_to_the_operator_and_to_the_one_that_is_refused() {
+    let fed = Fed::new(2, &Plan::default());
+    let log = fed.path("log");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["run", "--format", "json", "--config"])
+        .arg(fed.config_path())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn();
+    let server = Process::from_child(child.unwrap());
+    let warnings = || std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("connected twice")).count();
+    let mut a = fed.member("a").join(server.address).await;
+    let _b = fed.member("b").join(server.address).await;
+    a.round().await;
+    assert_eq!(warnings(), 0);
+    let mut copy = fed.member("a").connect(server.address).await.unwrap();
+    let mut hello = copy.hello_body();
+    hello.versions = vec![7];
+    let refused = copy.say(&hello).await.unwrap_err().to_string();
+    assert!(refused.contains("also connected under its name: 127.0.0.1:"), "{refused}");
+    assert_eq!(warnings(), 1);
+    copy.hello().await.unwrap();
+    copy.round().await;
+    assert_eq!(warnings(), 2);
+}
+
 /// Why an enrolled site does not get in is seen at the server too, and its words forge nothing there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_hello_is_kept_for_status() {

@@ -391,7 +391,17 @@ fn finding_newcomer_8_directories_pipes_and_devices_are_no_data() {
 #[test]
 fn finding_newcomer_6_a_header_in_another_format_is_told_by_its_name() {
     let utf16: Vec<u8> = "\u{feff}age,ward,smoker,died\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let cases: [(&[u8], Clue, &str); 7] = [
+    let of = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let (windows, big) = (of("\u{feff}age,ward,smoker,died\r\n1,surgery,1,yes\r\n"), of("\u{feff}age,ward,smoker,died\r\n"));
+    let big: Vec<u8> = big.chunks(2).flat_map(|unit| [unit[1], unit[0]]).collect();
+    let utf32: Vec<u8> = "\u{feff}age,ward,smoker,died\r\n".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+    let cases: [(&[u8], Clue, &str); 13] = [
+        (&windows, Clue::Utf16, "UTF-16"),
+        (&big, Clue::Utf16, "UTF-16"),
+        (&utf32, Clue::Utf32, "UTF-32"),
+        (&utf32[4..], Clue::Utf32, "UTF-32"),
+        (b"sep=;\r\nage;ward;smoker;died\r\n", Clue::Separator, "`sep=`"),
+        (b"\xef\xbb\xbf\"sep=,\"\nage,ward,smoker,died\n", Clue::Separator, "`sep=`"),
         (b"age;ward;smoker;died\n1;surgery;1;yes\n", Clue::Delimiter(b';'), "`delimiter = \";\"` under `[csv]`"),
         (b"age\tward\tsmoker\tdied\n", Clue::Delimiter(b'\t'), "`delimiter = \"\\t\"`"),
         (b"age|ward|smoker|died\n", Clue::Delimiter(b'|'), "vertical bars"),

@@ -140,6 +140,8 @@ impl ResolvedTask {
             task: ResolvedTask,
             task_hash: String,
         }
+        // The mark of the byte order is an editor's.
+        let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         let direct = Self::from_bytes(bytes);
         if direct.is_ok() {
             return direct;

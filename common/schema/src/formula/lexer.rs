@@ -64,7 +64,7 @@ fn next(text: &str, at: usize, first: char) -> Result<(Token, usize), FormulaErr
 }
 
 /// What may follow the first letter of a name that needs no backticks.
-fn is_name(c: char) -> bool {
+pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '.'
 }
 

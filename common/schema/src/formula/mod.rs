@@ -23,10 +23,11 @@ mod together;
 
 use std::fmt;
 
-pub(crate) use compile::compile;
+use crate::{Column, Label};
+use compile::compile;
 pub use design::{Design, Record, RowSpace, ScaleGroup, Term, Use};
 pub use piece::Cell;
-pub(crate) use scope::Scope;
+use scope::Scope;
 
 /// A longer formula is refused.
 const MOST_BYTES: usize = 1 << 16;
@@ -74,6 +75,21 @@ impl Formula {
     }
 }
 
+/// The design that a formula makes of a schema's columns, label and column of units.
+pub(crate) fn design(
+    text: &str,
+    sites: &[String],
+    (columns, label): (&[Column], &Label),
+    unit: Option<&str>,
+) -> Result<Design, FormulaError> {
+    let read = || {
+        let formula = Formula::parse(text)?;
+        let scope = Scope { text: formula.text(), columns, label, unit };
+        compile(&formula, &scope, sites)
+    };
+    read().map_err(|error| error.in_view_of(columns.iter().map(|column| column.name.as_str()).chain(label.columns())))
+}
+
 /// Where the first summand that `is` says yes to begins.
 fn first_summand(node: &syntax::Node, is: &impl Fn(&str) -> bool) -> Option<usize> {
     match &node.kind {
@@ -92,6 +108,26 @@ impl fmt::Display for Formula {
 impl FormulaError {
     fn new(formula: &str, at: usize, problem: impl Into<String>) -> Self {
         Self { formula: formula.to_owned(), at, problem: problem.into() }
+    }
+
+    /// The same where these are the names of columns: one that stands at the place of the error without the backticks that it needs is what is wrong.
+    fn in_view_of<'a>(mut self, names: impl Iterator<Item = &'a str>) -> Self {
+        let is_word = |name: &str, at: usize| {
+            let (before, after) = (self.formula[..at].chars().next_back(), self.formula[at + name.len()..].chars().next());
+            let ends = name.starts_with(lexer::is_name) && before.is_some_and(lexer::is_name);
+            before != Some('`') && !ends && !(name.ends_with(lexer::is_name) && after.is_some_and(lexer::is_name))
+        };
+        let stands =
+            |name: &str| self.formula.match_indices(name).any(|(at, _)| (at..at + name.len()).contains(&self.at) && is_word(name, at));
+        let there = names
+            .filter(|name| !name.is_empty() && !name.contains('`') && !lexer::is_plain(name) && stands(name))
+            .max_by_key(|name| name.len());
+        if let Some(name) = there
+            && !(self.problem.contains("backticks") && self.problem.contains(&format!("`{name}`")))
+        {
+            self.problem = format!("this column's name has signs that mean something else in a formula: write `{name}` in backticks");
+        }
+        self
     }
 
     /// Byte of the formula at which the first offending token begins.

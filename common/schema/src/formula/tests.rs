@@ -230,6 +230,53 @@ fn an_error_shows_what_stands_at_its_place_in_one_line() {
 }
 
 #[test]
+fn a_column_whose_name_is_no_word_is_recognised_and_its_backticks_are_asked_for() {
+    let names = [
+        "2h_glucose",
+        "1st.visit",
+        "body mass",
+        "x[1]",
+        "e-mail",
+        "a+b",
+        "a:b",
+        "p%",
+        "a/b",
+        "x^2",
+        "temp °C",
+        "f(x)",
+        "_id",
+        "a, b",
+        "q=1",
+        "α-β",
+        "7",
+        "it's",
+        "(log) z",
+        "b|c",
+    ];
+    let columns: String = names
+        .iter()
+        .map(|name| format!("[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n"))
+        .collect();
+    let schema = Schema::parse(&format!("{SCHEMA}{columns}")).unwrap();
+    for name in names {
+        for formula in
+            [format!("died ~ {name}"), format!("died ~ age + {name}"), format!("died ~ {name} + bmi"), format!("died ~ age + {name}*sex")]
+        {
+            let error = schema.clone().with_formula(&formula, &[]).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{name}`")) && error.contains("backticks"), "{formula}: {error}");
+            schema.clone().with_formula(&formula.replacen(name, &format!("`{name}`"), 1), &[]).unwrap();
+        }
+    }
+    // Others keep their own words, also beside such a name.
+    for (formula, word) in
+        [("died ~ `2h_glucose` + hight", "no column `hight`"), ("died ~ 3 + age", "only 0 and 1"), ("died ~ 27", "only 0 and 1")]
+    {
+        let error = schema.clone().with_formula(formula, &[]).unwrap_err().to_string();
+        assert!(error.contains(word), "{formula}: {error}");
+    }
+}
+
+#[test]
 fn names_of_two_coefficients_differ() {
     let text = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"a\"\nkind = \"category\"\nvalues = [\"p\", \"b\"]\n\
                 [[columns]]\nname = \"ab\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";

@@ -1,7 +1,7 @@
 //! `dp-pvi-verify FILE [TRANSCRIPT]`: says whether a certificate holds, or what a `posterior.json` states of privacy. Exit code 0: it does; 1: it does not; 2: there is no
-//! such file. Only what was derived is printed.
+//! such file; 12: the result cannot be printed. Only what was derived is printed.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use dp_pvi_verifier::posterior::{Posterior, Unproved};
@@ -68,7 +68,12 @@ fn main() -> ExitCode {
         Ok(Err(refusal)) => (format!("refused: {}", visible(&refusal.to_string())), 1),
         Ok(Ok(lines)) => (lines.join("\n"), 0),
     };
-    // Nobody may read the words; the code says the same.
-    let _ = writeln!(std::io::stdout(), "{text}");
-    ExitCode::from(code)
+    match writeln!(std::io::stdout(), "{text}") {
+        // What is proved is in the words: without them nothing is said. A reader that has seen enough is no loss.
+        Err(lost) if code == 0 && lost.kind() != ErrorKind::BrokenPipe => {
+            let _ = writeln!(std::io::stderr(), "the result cannot be printed ({lost})");
+            ExitCode::from(12)
+        }
+        _ => ExitCode::from(code),
+    }
 }
