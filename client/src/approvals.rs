@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_newcomer_8_half_of_the_digits_name_a_hash_that_was_seen() {
+    fn half_of_the_digits_name_a_hash_that_was_seen() {
         let state = tempfile::tempdir().unwrap();
         let (one, other) = (Hash([0xab; 32]), Hash([vec![0xab; 17], vec![0xcd; 15]].concat().try_into().unwrap()));
         let named = |text: &str| named(state.path(), "approve", text);

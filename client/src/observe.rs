@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack_b5_a_server_s_words_stay_one_line_of_the_log() {
+    fn a_server_s_words_stay_one_line_of_the_log() {
         let log = Log::default();
         let writer = log.clone();
         // The log as the program starts it, in both forms: also words that nobody thought of making visible stay on their line.

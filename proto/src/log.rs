@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack_b5_the_words_of_a_peer_forge_no_line_of_the_log() {
+    fn the_words_of_a_peer_forge_no_line_of_the_log() {
         let page = Page::default();
         let filter = || EnvFilter::new("info");
         tracing::subscriber::with_default(to(Form::Text, filter(), Colour::Never, page.clone()), say);

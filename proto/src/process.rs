@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finding_attack_b8_a_process_that_holds_keys_leaves_no_core() {
+    fn a_process_that_holds_keys_leaves_no_core() {
         forbid_core_dumps().unwrap();
         let limit = getrlimit(Resource::Core);
         assert_eq!((limit.current, limit.maximum), (Some(0), Some(0)));

@@ -216,7 +216,7 @@ fn head_frame(kind: v1::next_head::Kind, entries: u32) -> v1::WorkFrame {
 }
 
 #[test]
-fn finding_attack_b6_a_coordinator_cannot_fill_a_client_s_memory_with_entries() {
+fn a_coordinator_cannot_fill_a_client_s_memory_with_entries() {
     use v1::next_head::Kind;
     for kind in [Kind::Round, Kind::Finished, Kind::Entries] {
         for announced in [257, 1 << 20, u32::MAX] {
@@ -243,7 +243,7 @@ fn entries_alone_arrive_as_they_were() {
 }
 
 #[test]
-fn finding_attack_weakness_1_the_site_s_own_word_travels_beside_a_welcome() {
+fn weakness_1_the_site_s_own_word_travels_beside_a_welcome() {
     let welcome = Signed::<Welcome>::from_parts(vec![9; CHUNK_BYTES + 7], vec![7; 64]);
     let (hello, update) = (Signed::from_parts(vec![1; 200], vec![2; 64]), Signed::from_parts(vec![3; 400], vec![4; 64]));
     for signed in [SignedHead::Hello(hello), SignedHead::Update(update)] {

@@ -120,7 +120,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn finding_newcomer_2_ends_are_told_weeks_before_and_refused_after() {
+    fn ends_are_told_weeks_before_and_refused_after() {
         let folder = tempfile::TempDir::new().unwrap();
         let now = clock::date(clock::now());
         let new =

@@ -356,7 +356,7 @@ mod tests {
 
     /// Two thousand calls a second of one client become its share; the others keep theirs, and rounds bring more.
     #[test]
-    fn finding_attack_weakness_5_one_client_has_a_share_of_the_work() {
+    fn weakness_5_one_client_has_a_share_of_the_work() {
         let (clients, start) = (Clients::default(), clock::instant());
         clients.with(&client("a"), |share| share.filled = start);
         let at = |call: u32| start + Duration::from_micros(500) * call;

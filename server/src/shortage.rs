@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finding_attack_b3_a_shortage_delays_and_does_not_end_work() {
+    fn a_shortage_delays_and_does_not_end_work() {
         let telemetry = Telemetry::new();
         let mut left = 3;
         let opened = patiently(&telemetry, "a test", passes, || {

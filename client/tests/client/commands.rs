@@ -84,7 +84,7 @@ fn certificates_are_checked_before_use() {
 
 /// With fewer and fewer open files a client ends with a clear error or waits for its server as ever; the ledger is what it was.
 #[test]
-fn finding_attack_weakness_3_too_few_open_files_end_a_client_clearly() {
+fn weakness_3_too_few_open_files_end_a_client_clearly() {
     let site = Site::new();
     let ledger = fs::read(site.path("data/ledger.db")).unwrap();
     let (mut short, mut enough) = (0, 0);
@@ -115,7 +115,7 @@ fn finding_attack_weakness_3_too_few_open_files_end_a_client_clearly() {
 
 /// Two weeks before the end of its own certificate a client says so, where somebody checks and in the log of a run.
 #[test]
-fn finding_newcomer_2_a_client_tells_of_the_end_of_its_certificate_weeks_before() {
+fn a_client_tells_of_the_end_of_its_certificate_weeks_before() {
     let site = Site::new();
     let told = |days: std::ops::Range<i64>| {
         site.certify("dp-pvi://lung-fed/site/hospital-1", days);
@@ -168,7 +168,7 @@ fn bad_data_is_exit_code_10_and_shows_no_value() {
 
 /// What a whole file is, is the operator's matter before anything is sent; what one record holds is nobody's in a run.
 #[test]
-fn finding_privacy_2_a_run_reads_its_files_before_it_says_hello() {
+fn a_run_reads_its_files_before_it_says_hello() {
     let site = Site::new();
     for (content, words) in [("", "no records"), ("years,died\n40,no\n", "`age`"), ("age;died\n40;no\n", "semicolons")] {
         write(&site.path("cohort.csv"), content);
@@ -191,7 +191,7 @@ fn finding_privacy_2_a_run_reads_its_files_before_it_says_hello() {
 
 /// Records that change in the middle of a run would get the state of others: noticed before the hello, from what the state folder keeps.
 #[test]
-fn finding_privacy_9_files_that_were_edited_in_a_run_are_noticed_before_the_hello() {
+fn files_that_were_edited_in_a_run_are_noticed_before_the_hello() {
     let site = Site::new();
     let config = site.config();
     let key = dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
@@ -224,7 +224,7 @@ fn finding_privacy_9_files_that_were_edited_in_a_run_are_noticed_before_the_hell
 
 /// A run that was broken off keeps its entry while another one of the same records comes and goes: its state still belongs to these records.
 #[test]
-fn finding_privacy_9_every_run_keeps_its_own_records() {
+fn every_run_keeps_its_own_records() {
     let site = Site::new();
     let config = site.config();
     let key = dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
@@ -284,7 +284,7 @@ fn data_inspect_guesses_keys() {
 
 /// Whoever asks by the exit code hears what the text says.
 #[test]
-fn finding_newcomer_8_data_inspect_fails_where_the_schema_rejects() {
+fn data_inspect_fails_where_the_schema_rejects() {
     let site = Site::new();
     write(&site.path("cohort.csv"), "age,died\n40,no\nold,no\n50,\"yes\n\n60,yes\n");
     let outcome = site.run(&["data", "inspect"]).expect(10, "rejects 2 records");
@@ -297,7 +297,7 @@ fn finding_newcomer_8_data_inspect_fails_where_the_schema_rejects() {
 }
 
 #[test]
-fn finding_newcomer_8_a_step_is_named_once() {
+fn a_step_is_named_once() {
     let site = Site::new();
     site.configure("reconnect_seconds = 0", "reconect_seconds = 0");
     let outcome = site.run(&["check", "--offline"]).expect(2, "");
@@ -543,7 +543,7 @@ fn plans_say_what_a_run_costs() {
 
 /// A coordinator's text in the approval step: a price line of its own above the real one, and what a terminal obeys.
 #[test]
-fn finding_attack_b5_a_task_cannot_write_its_own_price() {
+fn a_task_cannot_write_its_own_price() {
     let site = Site::new();
     let mut task = private_task(0.5);
     task.name = "lung\u{1b}[2K\r\ncost    this run spends epsilon 0.0001 (own computation) of your 2\u{7}\u{202e}".into();
@@ -661,7 +661,7 @@ fn predictions_carry_their_uncertainty() {
     let narrower: Vec<f64> = numbers(fs::read_to_string(&target).unwrap().lines().nth(1).unwrap());
     assert!(narrower[2] > lines[0][2] && narrower[3] < lines[0][3]);
 
-    // finding_newcomer_8: one row that cannot be read is one empty prediction.
+    // One row that cannot be read is one empty prediction.
     write(&data, "age\n50\nx871460592738\n50\n");
     let outcome = Outcome::of(program().args(arguments).output().unwrap()).expect(0, "1 of 3 rows");
     let rows: Vec<&str> = outcome.stdout.lines().skip(1).collect();
@@ -679,7 +679,7 @@ fn predictions_carry_their_uncertainty() {
 
 /// The document's posterior predicts, which is the noise-aware one where there is one; a prediction whose intervals leave the noise out says so.
 #[test]
-fn finding_newcomer_1_predictions_and_report_are_of_one_posterior() {
+fn predictions_and_report_are_of_one_posterior() {
     let site = Site::new();
     let document = PosteriorDocument::new(&open_task(), 0, 3, &[37.5, -40.0, 25.0, 100.0], Vec::new(), Vec::new()).unwrap();
     let (posterior, data) = (site.path("posterior.json"), site.path("new.csv"));
@@ -711,7 +711,7 @@ fn finding_newcomer_1_predictions_and_report_are_of_one_posterior() {
 
 /// A column of the file, which need not be in the schema, stands beside every prediction, and beside a row without one.
 #[test]
-fn finding_newcomer_8_predictions_carry_the_id_of_their_row() {
+fn predictions_carry_the_id_of_their_row() {
     let site = Site::new();
     let document = PosteriorDocument::new(&open_task(), 0, 3, &[37.5, -40.0, 25.0, 100.0], Vec::new(), Vec::new()).unwrap();
     let (posterior, data) = (site.path("posterior.json"), site.path("new.csv"));
@@ -754,7 +754,7 @@ fn a_server_that_is_gone_is_exit_code_5() {
 
 /// A client that runs: its keys cannot end up in a core file, and no other process of its user may look into it.
 #[test]
-fn finding_attack_b8_a_client_leaves_no_core() {
+fn a_client_leaves_no_core() {
     let site = Site::new();
     site.configure("reconnect_seconds = 0", "reconnect_seconds = 600");
     let mut child = site.command(&["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -106,7 +106,7 @@ fn a_name_with_a_star_is_all_files_that_it_fits() {
 
 /// What a value of a record may be is decided at the site, whoever approves a task. An evaluator has its own copy, too.
 #[test]
-fn finding_privacy_2_every_client_has_its_own_schema() {
+fn every_client_has_its_own_schema() {
     assert_eq!(parse(SITE, &[]).unwrap().data.schema, Path::new("/etc/dp-pvi/schema.toml"));
     let without = SITE.replacen("schema = \"schema.toml\"\n", "", 1);
     let hash = format!("sha256:{}", "ab".repeat(32));
@@ -120,7 +120,7 @@ fn finding_privacy_2_every_client_has_its_own_schema() {
 
 /// The declared number of units is public: nobody is asked for the exact one.
 #[test]
-fn finding_privacy_9_the_declared_number_is_a_round_one() {
+fn the_declared_number_is_a_round_one() {
     let error = parse(&SITE.replacen("nominal_units = 400\n", "", 1), &[]).unwrap_err();
     assert!(error.contains("data.nominal_units") && error.contains("round number") && !error.contains("inspect"), "{error}");
 }
@@ -360,7 +360,7 @@ fn an_evaluator_has_nothing_private() {
 
 /// Everybody sees whether a site takes part: a ledger cannot promise to hide it.
 #[test]
-fn finding_privacy_8_the_budget_of_a_site_is_for_its_exchange() {
+fn the_budget_of_a_site_is_for_its_exchange() {
     let of = |keys: &str| parse(&SITE.replace("[budget]\n", &format!("[budget]\n{keys}")), &[]);
     let refused = of("unit = \"site\"\nrelation = \"add-remove\"\n").unwrap_err();
     assert!(refused.contains("budget.relation") && refused.contains("replace-one"), "{refused}");
@@ -404,7 +404,7 @@ fn a_mistake_in_a_file_is_shown_with_its_file_and_its_line() {
 
 /// One line of a configuration is a megabyte long: the error about it is short, on the terminal and as an object.
 #[test]
-fn finding_attack_a15_an_error_about_a_long_line_is_short() {
+fn an_error_about_a_long_line_is_short() {
     let site = Site::new();
     let file = site.path("client.toml");
     let text = fs::read_to_string(&file).unwrap();

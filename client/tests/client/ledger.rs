@@ -32,7 +32,7 @@ fn mode(path: &Path, bits: u32) {
 }
 
 #[test]
-fn finding_attack_b2_an_old_copy_is_refused_without_any_server() {
+fn an_old_copy_is_refused_without_any_server() {
     let site = Site::new();
     let ledger = site.path("data/ledger.db");
     row(&site);
@@ -174,7 +174,7 @@ fn a_backup_is_made_beside_a_writer_and_comes_back() {
 /// A backup that was made while a visit was computed: the lost ledger may have sent that visit, and the second place knows nothing of it when
 /// it is put back as well. No server is asked.
 #[test]
-fn finding_attack2_4_restore_closes_what_the_backup_had_reserved() {
+fn restore_closes_what_the_backup_had_reserved() {
     let site = Site::new();
     site.configure("[budget]", "[policy]\nallow_non_private = true\n[budget]");
     let (file, ledger_file, head) = (site.path("backup.db"), site.path("data/ledger.db"), site.path("state/lung-2024.head"));
@@ -206,7 +206,7 @@ fn finding_attack2_4_restore_closes_what_the_backup_had_reserved() {
 
 /// Under another schema the same files hold other units, which were never charged.
 #[test]
-fn finding_attack2_5_a_schema_with_other_units_is_refused() {
+fn a_schema_with_other_units_is_refused() {
     let site = Site::new();
     let schema = site.path("schema.toml");
     let rows_are_units = fs::read_to_string(&schema).unwrap();
@@ -275,7 +275,7 @@ fn a_copy_of_a_ledger_s_first_row_is_refused_without_its_second_place() {
 
 /// What remains when the second place is lost: the operator's word, and the server's witness.
 #[test]
-fn finding_attack_a7_a_ledger_without_its_second_place_is_refused_until_it_is_restored() {
+fn a_ledger_without_its_second_place_is_refused_until_it_is_restored() {
     let site = Site::new();
     row(&site);
     let file = site.path("backup.db");
@@ -298,7 +298,7 @@ fn finding_attack_a7_a_ledger_without_its_second_place_is_refused_until_it_is_re
 }
 
 #[test]
-fn finding_attack_weakness_6_files_that_others_can_use_are_refused() {
+fn weakness_6_files_that_others_can_use_are_refused() {
     let site = Site::new();
     // Records are the site's own matter: a warning.
     mode(&site.path("cohort.csv"), 0o644);
@@ -343,7 +343,7 @@ fn finding_attack_weakness_6_files_that_others_can_use_are_refused() {
 
 /// Whoever can change a link, or the folder that holds it, chooses the ledger.
 #[test]
-fn finding_attack_a14_a_ledger_behind_a_link_is_refused() {
+fn a_ledger_behind_a_link_is_refused() {
     for (file, field) in [("data/ledger.db", "data.ledger"), ("state/lung-2024.head", "data.ledger_head")] {
         let site = Site::new();
         row(&site);

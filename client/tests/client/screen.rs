@@ -12,7 +12,7 @@ fn records(good: usize, others: &[&str]) -> String {
 
 /// A site that goes on would call the server, which is not there: code 5.
 #[test]
-fn finding_newcomer_a3_a_hospital_of_which_nothing_can_be_read_waits_for_its_operator() {
+fn a_hospital_of_which_nothing_can_be_read_waits_for_its_operator() {
     let site = Site::new();
     // As `Mann` and `Frau` where the schema lists m and f.
     write(&site.path("cohort.csv"), records(1, &["50,nein", "60,ja", "70,ja"]));
@@ -70,7 +70,7 @@ fn the_share_is_the_sites_own_key() {
 
 /// A patient number 99 where 99 says that there is no value, and ids that may be one person's: told before a ledger stands on them, and by every check.
 #[test]
-fn finding_bugs_1_ids_are_looked_at_before_a_ledger_is_made() {
+fn ids_are_looked_at_before_a_ledger_is_made() {
     let site = Site::new();
     let schema = fs::read_to_string(site.path("schema.toml")).unwrap();
     write(&site.path("schema.toml"), format!("unit_column = \"patient\"\n[missing]\ntokens = [\"\", \"99\"]\n{schema}"));

@@ -273,7 +273,7 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
 
 /// A welcome that nobody has verified says nothing, and its task is not even read.
 #[tokio::test]
-async fn finding_attack_no_vector_is_read_before_the_welcome_is_verified() {
+async fn no_vector_is_read_before_the_welcome_is_verified() {
     let site = Site::new();
     let key = dp_pvi_client::keys::identity(&site.config().tls.identity).unwrap();
     let fed = &site.federation;
@@ -330,7 +330,7 @@ async fn certificates_of_both_sides_are_named_when_they_fail() {
 
 /// A certificate of the server that is not valid today is called by its name and its owner, and not taken for a line that is down.
 #[tokio::test]
-async fn finding_newcomer_2_the_end_of_the_server_s_certificate_is_told_by_its_name() {
+async fn the_end_of_the_server_s_certificate_is_told_by_its_name() {
     let site = Site::new();
     let fed = &site.federation;
     for (days, words, remedy) in [
@@ -355,7 +355,7 @@ async fn finding_newcomer_2_the_end_of_the_server_s_certificate_is_told_by_its_n
 
 /// What a server says about this client's certificate, or about its own revocation list, has words of its own each.
 #[test]
-fn finding_newcomer_2_every_alert_about_validity_says_whose_it_is() {
+fn every_alert_about_validity_says_whose_it_is() {
     use rustls::AlertDescription::{AccessDenied, CertificateExpired, CertificateRevoked, UnknownCA};
     let words = |alert| dp_pvi_proto::connection::tls_error(&rustls::Error::AlertReceived(alert)).to_string();
     for (alert, expected) in [

@@ -420,7 +420,7 @@ mod tests {
 
     /// A number that is wrong is spoken of by its name, not as a flag that nobody knows.
     #[test]
-    fn finding_bugs_10_messages_speak_of_the_number() {
+    fn messages_speak_of_the_number() {
         for (line, word) in [
             ("p account --sigma -1 --steps 1 --relation add-remove --sampling none", "sigma"),
             ("p account --sigma 1 --steps -3 --relation add-remove --sampling none", "whole number"),
@@ -447,7 +447,7 @@ mod tests {
 
     /// What is certified is said; an estimate only where it is known.
     #[test]
-    fn finding_audit_2_b7_b8_an_estimate_that_nobody_knows_is_not_printed() {
+    fn an_estimate_that_nobody_knows_is_not_printed() {
         let of = |mechanism, sampling, steps, delta| {
             let plan = Plan::of(Neighbours::AddRemove, Phase { mechanism, sampling, steps }).unwrap();
             said(plan.epsilon(Delta::new(delta).unwrap()))

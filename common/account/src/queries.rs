@@ -236,7 +236,7 @@ mod tests {
 
     /// A plan that goes on from the row before keeps what its readings left; any other one is read as if it were alone.
     #[test]
-    fn finding_privacy_a_table_of_growing_plans_reads_on() {
+    fn a_table_of_growing_plans_reads_on() {
         let mut answers = Answers::default();
         let mut before = 0.0;
         for phases in 1..=24 {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_audit_2_b10_a_row_with_a_field_twice_is_refused() {
+    fn a_row_with_a_field_twice_is_refused() {
         for text in [
             r#"{"rows": [{"query": "eps", "sigma": 1.0, "sigma": 2.0}]}"#,
             "{\"query\": \"eps\"}\n{\"query\": \"eps\", \"query\": \"delta\"}",

@@ -227,7 +227,7 @@ mod tests {
 
     /// The question of the finding: a sample that is none, under a relation under which other units move.
     #[test]
-    fn finding_accounting_1_the_command_refuses_shuffled_batches_under_add_remove() {
+    fn the_command_refuses_shuffled_batches_under_add_remove() {
         let refused = |answer: Result<String, AccountError>| {
             let text = answer.unwrap_or_else(|error| error.to_string());
             assert!(text.contains("shuffled") && text.contains("zero-out"), "{text}");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_accounting_7_no_steps_cost_nothing_and_wrong_numbers_are_named() {
+    fn no_steps_cost_nothing_and_wrong_numbers_are_named() {
         for sampling in [SamplingFlag::None, SamplingFlag::Poisson, SamplingFlag::Shuffled] {
             let plan = steps(RelationFlag::AddRemove, sampling, 0.1).plan(1.0, 0).unwrap_or_else(|error| panic!("{error}"));
             let account = account(&plan, Delta::new(1e-5).unwrap_or_else(|error| panic!("{error}")));

@@ -255,7 +255,7 @@ mod tests {
 
     /// Few or very rare steps, for which no contour converges.
     #[test]
-    fn finding_accounting_6_calibration_of_rare_steps_is_quick() {
+    fn calibration_of_rare_steps_is_quick() {
         for (relation, sampling, steps, epsilon, delta) in [
             (Neighbours::ReplaceOne, Sampling::WithoutReplacement(0.00126), 7, 0.0214, 1e-5),
             (Neighbours::AddRemove, Sampling::WithoutReplacement(0.00126), 7, 0.0214, 1e-5),

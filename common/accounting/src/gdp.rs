@@ -202,7 +202,7 @@ mod tests {
     /// proofs/discrete_gaussian.md: the excess over continuous noise is μφ(ε/μ − μ/2)/24s² where ε lies in the middle of two losses, which is the
     /// worst place; it falls as 1/s².
     #[test]
-    fn finding_accounting_4_the_discrete_gaussian_differs_by_one_over_s_squared() {
+    fn the_discrete_gaussian_differs_by_one_over_s_squared() {
         for (mu, delta) in [(0.5, 1e-6), (1.0, 1e-4), (1.0, 1e-9), (4.0, 1e-5)] {
             let gdp = Gdp::of_ratio(mu);
             let target = gdp.epsilon_upper(Delta::new(delta).unwrap()).get();

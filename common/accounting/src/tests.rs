@@ -409,7 +409,7 @@ proptest! {
 /// The law of the fixed batches that are cut from a shuffled table depends on how many units there are: σ = 1, batches of a quarter, ten steps, all others at
 /// −C and the new one at +C have δ(8.385) = 0.0227, and no bound is stated.
 #[test]
-fn finding_accounting_1_shuffled_batches_under_add_remove_are_refused() {
+fn shuffled_batches_under_add_remove_are_refused() {
     let phase = Phase::gaussian(1.0, Sampling::ShuffledPasses(2.5), 1);
     let Err(error) = Plan::of(Neighbours::AddRemove, phase) else { panic!("a plan that has no bound") };
     assert!(error.to_string().contains("shuffled") && error.to_string().contains("replace-one"), "{error}");
@@ -446,19 +446,19 @@ fn delta_falls_far_in_the_tail(plans: std::ops::Range<usize>, points: impl Itera
 }
 
 #[test]
-fn finding_accounting_2_delta_falls_far_in_the_tail() {
+fn delta_falls_in_the_tail_of_both_accountants() {
     // The first of the plans is one of `pld::properties`, too.
     delta_falls_far_in_the_tail(1..3, [0, 3, 8].into_iter());
 }
 
 #[test]
 #[ignore = "long: tests/long.sh grids"]
-fn whole_grid_finding_accounting_2_delta_falls_far_in_the_tail() {
+fn whole_grid_delta_falls_in_the_tail_of_both_accountants() {
     delta_falls_far_in_the_tail(0..3, 0..=8);
 }
 
 #[test]
-fn finding_accounting_7_numbers_out_of_range_have_their_own_messages() {
+fn numbers_out_of_range_have_their_own_messages() {
     let of = |sigma, sampling, steps| Plan::of(Neighbours::AddRemove, Phase::gaussian(sigma, sampling, steps));
     let none = of(1.0, Sampling::Poisson(0.1), 0).unwrap();
     let (delta, epsilon) = (Delta::new(1e-5).unwrap(), Epsilon::new(0.0).unwrap());
@@ -478,7 +478,7 @@ fn finding_accounting_7_numbers_out_of_range_have_their_own_messages() {
 
 /// A number of steps that stops growing would cost less than what runs.
 #[test]
-fn finding_more_steps_than_can_be_counted_are_refused() {
+fn more_steps_than_can_be_counted_are_refused() {
     let mut plan = Plan::new(Neighbours::AddRemove);
     let many = |steps| Phase::gaussian(1e9, Sampling::None, steps);
     assert!(plan.append(many(u64::MAX)).is_err() && plan.phases().is_empty());

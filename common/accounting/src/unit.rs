@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack3_4_a_bound_is_never_shown_smaller_than_it_is() {
+    fn a_bound_is_never_shown_smaller_than_it_is() {
         for (value, digits, shown) in [
             (2.594_383_38, 6, "2.594384"),
             (0.045_142_9, 4, "0.0452"),

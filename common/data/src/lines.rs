@@ -170,7 +170,7 @@ mod tests {
 
     /// Were it read, a first record that begins with a line feed would decide how all lines end.
     #[test]
-    fn finding_attack2_6_a_header_that_ends_in_a_bare_carriage_return_is_refused() {
+    fn a_header_that_ends_in_a_bare_carriage_return_is_refused() {
         for text in ["h\ra\rb\nc\r", "h\r", "h\ra\n", "\u{feff}h\r\r\n", "\ra\n"] {
             let mut lines = Lines::new(io::BufReader::with_capacity(2, text.as_bytes()), 100);
             assert_eq!(lines.first().unwrap(), Err(BareReturn), "{text:?}");

@@ -205,7 +205,7 @@ fn what_cannot_be_accounted_is_refused_by_name() {
 /// Zero steps cost nothing.
 /// A field that is not known could mean less protection, and noise on a vector is not noise on one number.
 #[test]
-fn finding_fields_that_are_not_known_are_refused() {
+fn fields_that_are_not_known_are_refused() {
     for text in [
         "GaussianDpEvent(noise_multiplier=10.0, foo=3)",
         "PoissonSampledDpEvent(0.1, GaussianDpEvent(noise_multiplier=1.0, foo=3))",
@@ -222,7 +222,7 @@ fn finding_fields_that_are_not_known_are_refused() {
 
 /// Readers of JSON differ in which of two fields of one name they take; in text such an event is refused, too.
 #[test]
-fn finding_audit_2_b10_a_field_that_is_there_twice_is_refused() {
+fn a_field_that_is_there_twice_is_refused() {
     for text in [
         r#"{"class_name": "GaussianDpEvent", "noise_multiplier": 1.0, "noise_multiplier": 100.0}"#,
         r#"{"class_name": "GaussianDpEvent", "noise_multiplier": 1.0, "noise_\u006dultiplier": 100.0}"#,
@@ -240,7 +240,7 @@ fn finding_audit_2_b10_a_field_that_is_there_twice_is_refused() {
 }
 
 #[test]
-fn finding_bugs_10_numbers_that_are_not_finite_are_named() {
+fn numbers_that_are_not_finite_are_named() {
     for text in [
         "GaussianDpEvent(noise_multiplier=inf)",
         "GaussianDpEvent(noise_multiplier=-inf)",

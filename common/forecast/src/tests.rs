@@ -192,7 +192,7 @@ fn small_widths_keep_two_digits() {
 
 /// A few records under a small epsilon: the noise decides, and the task says so before anybody pays for it.
 #[test]
-fn finding_bugs_5_a_task_that_is_worse_than_a_constant_is_known_before_it_runs() {
+fn a_task_that_is_worse_than_a_constant_is_known_before_it_runs() {
     let hopeless = task(SCHEMA, UPDATE, LOGISTIC, 0.05);
     let why = super::worthless(Some(60), &hopeless).unwrap();
     assert!(why.contains("60 records at each of 2 sites") && why.contains("even_if_worthless = true"), "{why}");

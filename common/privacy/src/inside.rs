@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_gate_1_a_panic_carries_nothing_out() {
+    fn a_panic_carries_nothing_out() {
         assert_eq!(withheld(|| 3), Ok(3));
         assert_eq!(withheld(|| panic_any(vec![70.01])), Err::<(), _>(Withheld));
         assert_eq!(withheld(|| panic_any(Bomb(vec![70.01]))), Err::<(), _>(Withheld));
@@ -164,7 +164,7 @@ mod tests {
 
     /// What a function over records made, or wrote into its argument, ends outside of it: its destructor throws and prints nothing.
     #[test]
-    fn finding_gate_1_a_destructor_carries_nothing_out() {
+    fn a_destructor_carries_nothing_out() {
         #[derive(serde::Serialize, serde::Deserialize)]
         struct Told(std::cell::RefCell<Vec<f64>>);
         impl Drop for Told {

@@ -72,7 +72,7 @@ mod tests {
     use crate::release::{ClientId, Hash, RunId};
 
     #[test]
-    fn t4_4_every_secure_stream_is_fresh_even_for_the_same_step() {
+    fn every_secure_stream_is_fresh_even_for_the_same_step() {
         let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("here").unwrap(), round: 0 };
         let word = || SecureNoise.stream(&release, 0, Purpose::Noise).unwrap().next_u64();
         let words: std::collections::BTreeSet<u64> = (0..1000).map(|_| word()).collect();

@@ -354,7 +354,7 @@ mod tests {
 
     /// What a function over records writes into its argument is not there for a function of released values.
     #[test]
-    fn finding_gate_2_an_argument_carries_nothing_out() {
+    fn an_argument_carries_nothing_out() {
         let argument = Argument::copy_of(&RefCell::new(vec![1.0])).unwrap();
         let units = Units::new(Numbers(vec![70.01]));
         let write = |cell: &RefCell<Vec<f64>>, values: &[f64]| cell.borrow_mut().extend(values);

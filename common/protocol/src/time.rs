@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack_a1_a_pause_a_sleep_and_a_jump_of_the_clock_are_lost_time_once() {
+    fn a_pause_a_sleep_and_a_jump_of_the_clock_are_lost_time_once() {
         let hour = 3_600_000;
         // Stopped for nine seconds; set an hour forth, or back; asleep for an hour while the steady clock stood still.
         for (wall, steady) in [(1_009_000, 9000), (1_000_250 + hour, 250), (1_000_250, 250 + hour), (1_000_000 + hour, 250)] {

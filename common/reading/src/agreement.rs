@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack_a4_a_site_that_cannot_be_one_is_named_and_blames_nobody_else() {
+    fn a_site_that_cannot_be_one_is_named_and_blames_nobody_else() {
         let mut tested = tested(&[Some((0.4, 1)), Some((0.0, 0)), Some((0.4, 1))]);
         tested.sites[1].verdict = Verdict::Impossible;
         tested.judge();

@@ -321,7 +321,7 @@ mod tests {
 
     /// What noise, or a liar, leaves of a direction may be less than the prior says of it: then it is the prior's, mean and all.
     #[test]
-    fn finding_attack_a4_a_posterior_without_a_site_is_never_wider_than_the_prior() {
+    fn a_posterior_without_a_site_is_never_wider_than_the_prior() {
         let full = Family::FullGaussian { dimension: 2 };
         let within = |family, natural: &[f64]| prior_where_less_is_known(family, [&[0.0; 2], &[1.0; 2]], natural).unwrap();
         // Along (1, 1)/√2 a precision of 4 and the mean 3, across it next to nothing, and a mean of 1e5.

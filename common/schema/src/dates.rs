@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_bugs_4_a_time_with_a_zone_has_no_day() {
+    fn a_time_with_a_zone_has_no_day() {
         let rule = DateRule::new(DateFormat::DayDots, "2015-01-01").unwrap();
         for zone in ["Z", "+01:00", "+01", "-0500", " UTC", " Europe/Berlin", "[Europe/Berlin]"] {
             assert_eq!(rule.days(format!("2015-02-01T23:00:00{zone}").as_bytes()), Err(NoDate::Zoned), "{zone}");

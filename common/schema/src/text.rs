@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_bugs_1_an_id_has_one_form() {
+    fn an_id_has_one_form() {
         for text in [
             "12",
             " 12",

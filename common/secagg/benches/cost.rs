@@ -28,7 +28,7 @@ fn accepted(dimension: u32) -> (World, SignedHeader) {
 
 /// One client: accept the header, clip, sum, draw the exact noise, mask, commit, seal, sign.
 #[divan::bench(args = [105, 10_000, 1_000_000], sample_count = 10)]
-fn t2_6_client(bencher: Bencher, dimension: u32) {
+fn client(bencher: Bencher, dimension: u32) {
     let (world, header) = accepted(dimension);
     let (client, idle) = &world.clients[0];
     bencher.with_inputs(|| rng(1)).bench_values(|mut rng| {
@@ -68,7 +68,7 @@ fn closing(dimension: u32, members: u32) -> (World, Closing, Vec<u8>) {
 
 /// The summer closes: signatures, seeds, masks, answer.
 #[divan::bench(args = SHAPES, sample_count = 5, sample_size = 1)]
-fn t2_6_summer_close(bencher: Bencher, (dimension, members): (u32, u32)) {
+fn summer_close(bencher: Bencher, (dimension, members): (u32, u32)) {
     use dp_pvi_secagg::summer::memory::MemoryVault;
     use dp_pvi_secagg::summer::{KeyVault, Slot};
     let (world, closing, _) = closing(dimension, members);

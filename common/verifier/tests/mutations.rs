@@ -56,7 +56,7 @@ impl Random {
 
 /// Parts are counted before anything is done with them.
 #[test]
-fn finding_many_parts_of_one_proof_are_refused() {
+fn many_parts_of_one_proof_are_refused() {
     let (_, text) = golden().into_iter().find(|(_, text)| text.contains("\"parts\":[[")).unwrap();
     let (before, rest) = text.split_once("\"parts\":[").unwrap();
     let parts = "[0.0,-1099511627775,1099511627775,0],".repeat((1 << 22) + 8);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack_weakness_9_openssl_reads_identity_keys() {
+    fn weakness_9_openssl_reads_identity_keys() {
         let folder = tempfile::tempdir().unwrap();
         let (file, key) = (folder.path().join("a.identity"), generate_identity().unwrap());
         write_secret(&file, identity_to_pem(&key).unwrap().as_bytes()).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack_weakness_6_files_that_others_can_change_are_refused() {
+    fn weakness_6_files_that_others_can_change_are_refused() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("a.identity"), folder.path().join("link.identity"));

@@ -142,7 +142,7 @@ fn the_sample_names_every_key() {
 
 /// A client that lost the server tries again within [`LONGEST_PAUSE`]: a server that goes away sooner is not heard.
 #[test]
-fn finding_attack_a1_a_server_lingers_for_longer_than_its_clients_pause() {
+fn a_server_lingers_for_longer_than_its_clients_pause() {
     let sample = Config::parse(SAMPLE, Path::new("server.toml"), []).unwrap();
     for config in [parse_with(GOOD, &[]).unwrap(), sample] {
         assert!(config.phases.linger >= 2 * LONGEST_PAUSE, "{:?}", config.phases.linger);

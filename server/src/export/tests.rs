@@ -62,7 +62,7 @@ fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
 
 /// A store of another version may hold any number: what was written can be exported.
 #[test]
-fn finding_attack_b1_units_that_do_not_add_up_in_64_bits_leave_a_result() {
+fn units_that_do_not_add_up_in_64_bits_leave_a_result() {
     for units in [0, 1, 1 << 32, u64::MAX] {
         let history = history(units, |_| ());
         let document = document(&history).unwrap();
@@ -72,7 +72,7 @@ fn finding_attack_b1_units_that_do_not_add_up_in_64_bits_leave_a_result() {
 }
 
 #[test]
-fn finding_attack_b7_a_posterior_that_is_no_distribution_leaves_documents_that_say_so() {
+fn a_posterior_that_is_no_distribution_leaves_documents_that_say_so() {
     for (at, bad) in [(0, f64::NAN), (0, f64::INFINITY), (2, -1.0), (3, f64::NAN)] {
         let history = history(100, |lambda| lambda[at] = bad);
         let document = document(&history).unwrap();

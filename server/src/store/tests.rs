@@ -124,7 +124,7 @@ fn a_full_disk_loses_nothing_that_was_committed() {
 
 /// A full disk is a shortage like any other: the transaction is tried again until somebody has made room, and then holds every record.
 #[test]
-fn finding_attack_weakness_3_a_full_disk_delays_and_loses_nothing() {
+fn weakness_3_a_full_disk_delays_and_loses_nothing() {
     let directory = TempDir::new().unwrap();
     let mut store = Store::open(&directory.path().join("state.db")).unwrap();
     let run = store.create_run(run_id()).unwrap();
@@ -152,7 +152,7 @@ fn finding_attack_weakness_3_a_full_disk_delays_and_loses_nothing() {
 
 /// What the system's other shortages are to this store: a lack of memory and of descriptors waits, a disk that fails does not.
 #[test]
-fn finding_attack_weakness_3_only_what_somebody_gives_back_is_waited_for() {
+fn weakness_3_only_what_somebody_gives_back_is_waited_for() {
     use rusqlite::ffi;
     let of = |code| {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
@@ -208,7 +208,7 @@ fn damaged_records_are_noticed() {
 
 /// A posterior that was changed on the disk, a record that is gone and one that stands elsewhere are no part of a run.
 #[test]
-fn finding_attack_b4_changed_vectors_and_missing_rows_are_noticed() {
+fn changed_vectors_and_missing_rows_are_noticed() {
     let changes: [(&str, bool); 6] = [
         ("UPDATE records SET vector = zeroblob(16) WHERE seq = 1", false),
         ("UPDATE records SET vector = NULL WHERE seq = 1", false),

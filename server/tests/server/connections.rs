@@ -153,7 +153,7 @@ async fn sites_come_and_go_without_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_newcomer_2_an_expired_revocation_list_is_called_by_its_name() {
+async fn an_expired_revocation_list_is_called_by_its_name() {
     let fed = Fed::new(2, &Plan::default());
     // The list of 100 days ago was valid for 90.
     Authority::open(&fed.path("tls")).unwrap().renew(now() - time::Duration::days(100), 90, None).unwrap();
@@ -203,7 +203,7 @@ async fn finding_newcomer_2_an_expired_revocation_list_is_called_by_its_name() {
 /// A server whose own certificate has expired while it runs: the client says whose it is, and so do log, readiness and status of the server. The same
 /// for a client's certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_newcomer_2_whose_certificate_has_expired_is_said_on_both_sides() {
+async fn whose_certificate_has_expired_is_said_on_both_sides() {
     let mut fed = Fed::new(2, &Plan::default());
     let late = fed.enrol("late", Role::Site, now() - time::Duration::days(400));
     let authority = || Authority::open(&fed.path("tls")).unwrap();
@@ -270,7 +270,7 @@ async fn finding_newcomer_2_whose_certificate_has_expired_is_said_on_both_sides(
 
 /// Weeks before, everything an operator looks at says so, and everybody is still let in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_newcomer_2_ends_are_told_weeks_before_wherever_an_operator_looks() {
+async fn ends_are_told_weeks_before_wherever_an_operator_looks() {
     let fed = Fed::new(2, &Plan::default());
     // Ten days are left to the certificate and to the list.
     Authority::open(&fed.path("tls")).unwrap().renew(now() - time::Duration::days(80), 90, Some(90)).unwrap();
@@ -343,7 +343,7 @@ async fn one_name_has_few_connections() {
 
 /// Calls of one client far beyond its share are refused, and the others are served as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_weakness_5_a_flood_of_calls_is_cut_off() {
+async fn weakness_5_a_flood_of_calls_is_cut_off() {
     let fed = Fed::new(2, &Plan::default());
     let server = fed.start().await;
     let mut flood = fed.member("a").join(server.address).await;

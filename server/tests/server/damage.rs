@@ -43,7 +43,7 @@ fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
 
 /// Bytes are changed one at a time: bit 0 or 7 or all of them, every byte of the pages with the vector. `export` fails, or tells the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_b4_no_changed_byte_changes_an_exported_coefficient() {
+async fn no_changed_byte_changes_an_exported_coefficient() {
     let fed = Fed::new(2, &Plan { columns: 40, rounds: 4, ..Plan::default() });
     two_rounds(&fed).await;
     let config = fed.config();
@@ -125,7 +125,7 @@ fn swap(file: &Path, from: &[u8], to: &[u8]) {
 
 /// One byte of an update that waits for its round, small (in the database) or large (a file): the sum is not made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_b4_a_changed_payload_ends_the_server_and_not_the_posterior() {
+async fn a_changed_payload_ends_the_server_and_not_the_posterior() {
     for columns in [40, 6000] {
         let fed = Fed::new(2, &Plan { columns, rounds: 4, ..Plan::default() });
         two_rounds(&fed).await;
@@ -154,7 +154,7 @@ async fn finding_attack_b4_a_changed_payload_ends_the_server_and_not_the_posteri
 /// What a server wrote may be other bytes when it reads them again, without a restart in between: they are held against the signed update at the
 /// moment in which they are summed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_weakness_4_bytes_that_change_under_a_running_server_are_noticed_where_they_are_used() {
+async fn weakness_4_bytes_that_change_under_a_running_server_are_noticed_where_they_are_used() {
     // So many that a payload is a file of its own: small ones stay in memory until their round is closed.
     let fed = Fed::new(2, &Plan { columns: 6000, rounds: 3, ..Plan::default() });
     let server = Process::spawn(&fed, &[]);

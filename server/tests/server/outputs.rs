@@ -86,7 +86,7 @@ fn check_writes_where_a_link_leads_and_into_pipes_and_devices() {
 }
 
 #[test]
-fn finding_bugs_6_no_result_is_lost_without_a_word() {
+fn no_result_is_lost_without_a_word() {
     let fed = Fed::new(2, &Plan::default());
     let [tls, made, summer] = ["tls", "made", "summer"].map(|name| fed.path(name).to_str().unwrap().to_owned());
     let commands: &[&[&str]] = &[

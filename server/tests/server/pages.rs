@@ -29,7 +29,7 @@ fn in_process() -> Fed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_weakness_8_every_answer_forbids_scripts_and_other_names_are_refused() {
+async fn weakness_8_every_answer_forbids_scripts_and_other_names_are_refused() {
     let fed = in_process();
     let server = fed.start().await;
     let address = server.running.as_ref().unwrap().http.unwrap();
@@ -61,7 +61,7 @@ async fn finding_attack_weakness_8_every_answer_forbids_scripts_and_other_names_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_b3_requests_have_limits_of_length_and_time() {
+async fn requests_have_limits_of_length_and_time() {
     let fed = in_process();
     let server = fed.start().await;
     let address = server.running.as_ref().unwrap().http.unwrap();
@@ -81,7 +81,7 @@ async fn finding_attack_b3_requests_have_limits_of_length_and_time() {
 
 /// The attack of the finding: more unfinished requests than the process may have files, while updates are written to files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_b3_unfinished_requests_do_not_end_a_run() {
+async fn unfinished_requests_do_not_end_a_run() {
     for descriptors in [64, 256] {
         let rounds = 6;
         let fed = Fed::new(2, &Plan { columns: 20_000, rounds, linger: "1s", ..Plan::default() });

@@ -242,7 +242,7 @@ async fn ten_thousand_streams_and_huge_headers_disturb_nobody() {
 
 /// Nothing was learned, nothing is written, and the code says so: whether an operator ends the run or too few sites come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_newcomer_3_a_run_without_a_round_is_no_result() {
+async fn a_run_without_a_round_is_no_result() {
     let stopped = Fed::new(2, &Plan { linger: "1s", ..Plan::default() });
     let server = Process::spawn(&stopped, &[]);
     let program = env!("CARGO_BIN_EXE_dp-pvi-server");
@@ -260,7 +260,7 @@ async fn finding_newcomer_3_a_run_without_a_round_is_no_result() {
 
 /// Who is enrolled and stays away, and who came and is gone, is seen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_newcomer_8_absent_and_silent_sites_are_seen() {
+async fn absent_and_silent_sites_are_seen() {
     let fed = Fed::new(3, &Plan { min_sites: 2, ..Plan::default() });
     let server = Process::spawn(&fed, &[]);
     let _a = fed.member("a").join(server.address).await;
@@ -336,7 +336,7 @@ async fn a_refused_hello_is_kept_for_status() {
 
 /// A task that was changed before its run was over: the old run ends from the state, without its file, and the new one begins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_newcomer_8_a_run_of_an_old_task_ends_without_its_file() {
+async fn a_run_of_an_old_task_ends_without_its_file() {
     let fed = Fed::new(2, &Plan::default());
     let program = |arguments: &[&str]| {
         let output =
@@ -371,7 +371,7 @@ async fn finding_newcomer_8_a_run_of_an_old_task_ends_without_its_file() {
 
 /// Every event stands once in what a server prints, and not in its log as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_newcomer_8_an_event_is_told_once() {
+async fn an_event_is_told_once() {
     let fed = Fed::new(2, &Plan { linger: "1s", rounds: 1, ..Plan::default() });
     let (out, log) = (fed.path("out.txt"), fed.path("log.txt"));
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
@@ -502,7 +502,7 @@ async fn a_paused_run_is_seen_whatever_its_stage() {
 
 /// Keys cannot end up in a core file, and files of the state are for their owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_b8_no_core_and_no_foreign_eyes() {
+async fn no_core_and_no_foreign_eyes() {
     use std::os::unix::fs::PermissionsExt;
     let fed = Fed::new(2, &Plan::default());
     let server = Process::spawn(&fed, &[]);
@@ -535,7 +535,7 @@ async fn finding_attack_b8_no_core_and_no_foreign_eyes() {
 
 /// What `check` writes, what it prints and what the server sends are the same task.
 #[test]
-fn finding_newcomer_4_check_writes_the_task_that_every_plan_reads() {
+fn check_writes_the_task_that_every_plan_reads() {
     use dp_pvi_posterior::task::ResolvedTask;
     let fed = Fed::new(2, &Plan::default());
     let file = fed.path("resolved.json");
@@ -600,7 +600,7 @@ const LOOKED_INTO: [&str; 2] = ["DP_PVI_TEST_CONFIG", "DP_PVI_TEST_ADDRESS"];
 /// No test of its own: the process that the test below looks into. It is the server as `run` starts it, without the barrier that keeps
 /// other processes of the user from looking.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "started by finding_attack_b8_the_identity_seed_is_in_few_places"]
+#[ignore = "started by the_identity_seed_is_in_few_places"]
 async fn a_server_that_may_be_looked_into() {
     let [Some(path), Some(told)] = LOOKED_INTO.map(std::env::var_os) else { return };
     let config = dp_pvi_server::config::Config::parse(&std::fs::read_to_string(&path).unwrap(), path.as_ref(), []).unwrap();
@@ -624,7 +624,7 @@ impl Drop for Child {
 
 /// Whoever gets at the memory all the same does not find the seed in every frame that the key went through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_b8_the_identity_seed_is_in_few_places() {
+async fn the_identity_seed_is_in_few_places() {
     let fed = Fed::new(2, &Plan::default());
     let key = dp_pvi_server::tls::load_identity(&fed.config().tls.identity).unwrap();
     let told = fed.path("address");

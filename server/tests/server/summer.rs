@@ -363,7 +363,7 @@ fn a_crash_at_every_write_leaves_one_closing_of_every_round() {
 /// T2.2 on a real disk. Copies of the database alone and of database and vault together, taken at every state of a round, come back
 /// after the round was closed.
 #[test]
-fn t2_2_a_restored_copy_closes_no_round_again() {
+fn a_restored_copy_closes_no_round_again() {
     for copied in [&["state"][..], &["state", "vault"]] {
         for state in 0..4 {
             let folders = Folders::new();
@@ -448,7 +448,7 @@ fn another_program_s_database_is_refused_and_a_changed_record_is_found() {
 
 /// Nobody but the summer's user may change its folders, its database, or the folder of a charter's keys; a foreign owner is refused, too.
 #[test]
-fn finding_attack_weakness_6_the_summer_s_folders_are_its_own() {
+fn weakness_6_the_summer_s_folders_are_its_own() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let folders = Folders::new();
     drop(folders.parts());

@@ -21,7 +21,7 @@ fn stage(fed: &Fed) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_a1_a_server_that_was_killed_for_longer_than_a_deadline_goes_on() {
+async fn a_server_that_was_killed_for_longer_than_a_deadline_goes_on() {
     let fed = Fed::new(2, &Plan { rounds: 1, update_deadline: "3s", linger: "1s", ..Plan::default() });
     let server = Process::spawn(&fed, &[]);
     let mut sites = both(&fed, &server).await;
@@ -44,7 +44,7 @@ async fn finding_attack_a1_a_server_that_was_killed_for_longer_than_a_deadline_g
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn finding_attack_a1_a_process_that_was_stopped_for_longer_than_a_deadline_closes_no_round() {
+async fn a_process_that_was_stopped_for_longer_than_a_deadline_closes_no_round() {
     let fed = Fed::new(2, &Plan { rounds: 1, update_deadline: "3s", linger: "1s", ..Plan::default() });
     let server = Process::spawn(&fed, &[]);
     let mut sites = both(&fed, &server).await;

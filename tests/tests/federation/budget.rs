@@ -29,7 +29,7 @@ fn budget(federation: &Federation, site: &str) -> Value {
 /// T1.2: a budget for one run. A second one is refused before its first round: the server gets a refusal with a public reason and not one byte of an update, and the client ends
 /// with code 8.
 #[test]
-fn t1_2_the_run_after_the_last_that_the_budget_pays_is_refused() {
+fn the_run_after_the_last_that_the_budget_pays_is_refused() {
     let (mut federation, _) = wide(3);
     federation.client_environment.insert("DP_PVI__BUDGET__EPSILON".into(), "1.0".into());
     let mut server = federation.start_server();
@@ -56,7 +56,7 @@ fn t1_2_the_run_after_the_last_that_the_budget_pays_is_refused() {
 /// No site can pay for the task: each says so before the first round, with its public reason. The server ends by itself, by name, and writes no
 /// result; the reasons are in its log and were in its status.
 #[test]
-fn finding_newcomer_3_a_federation_in_which_all_sites_refuse_ends_by_itself() {
+fn a_federation_in_which_all_sites_refuse_ends_by_itself() {
     let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };
     let sites = Records::generated(40, 3, 0).sites(&[20, 20], Likelihood::Logistic);
     let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
@@ -95,7 +95,7 @@ fn finding_newcomer_3_a_federation_in_which_all_sites_refuse_ends_by_itself() {
 /// T1.2, two servers: a data set has one ledger, whoever asks. While one client works with it a second one cannot open it, and
 /// what both servers got together is what the budget paid for.
 #[test]
-fn t1_2_two_servers_cannot_spend_one_budget_twice() {
+fn two_servers_cannot_spend_one_budget_twice() {
     let task = Task { schedule: Schedule::Synchronous(3), tick: 1, ..Task::default() };
     let sites = Records::generated(40, 3, 0).sites(&[40], Likelihood::Logistic);
     let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
@@ -144,7 +144,7 @@ fn copy_ledger(from: &Path, to: &Path) {
 /// what the server saw.
 /// `DP_PVI_ROLLBACKS` sets the number of repetitions.
 #[test]
-fn t1_3_an_old_copy_of_the_ledger_is_refused() {
+fn an_old_copy_of_the_ledger_is_refused() {
     let repetitions: usize = std::env::var("DP_PVI_ROLLBACKS").map_or(5, |n| n.parse().expect("a number"));
     for repetition in 0..repetitions {
         let schedule = if repetition % 2 == 0 { Schedule::Synchronous(8) } else { Schedule::Sequential(8) };
@@ -182,7 +182,7 @@ fn t1_3_an_old_copy_of_the_ledger_is_refused() {
 /// Ten rounds, then the client is killed; the one file that an operator copies goes to another machine, where a server that remembers
 /// nothing asks for a run of the same price.
 #[test]
-fn finding_attack_b2_a_copy_of_one_file_pays_for_nothing_twice() {
+fn a_copy_of_one_file_pays_for_nothing_twice() {
     let task = Task { schedule: Schedule::Synchronous(12), ..Task::default() };
     let sites = Records::generated(40, 3, 0).sites(&[40], Likelihood::Logistic);
     let mut federation = Federation::new(&task.toml(), &task.schema(3), &sites);
@@ -222,7 +222,7 @@ fn finding_attack_b2_a_copy_of_one_file_pays_for_nothing_twice() {
 /// T1.6: the disk is full when the update is to be committed (here: a limit on the size of files). Nothing is sent, the client ends with
 /// code 12, and when there is room again the run goes on under the same reservation: nothing is charged twice.
 #[test]
-fn t1_6_a_full_disk_at_the_commit_sends_nothing_and_costs_nothing_more() {
+fn a_full_disk_at_the_commit_sends_nothing_and_costs_nothing_more() {
     let (federation, _) = wide(2);
     let mut server = federation.start_server();
     let witness = Proxy::to(&server.address);

@@ -215,7 +215,7 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
 
 /// Attack A7: an old copy of the ledger and of its second place, under a coordinator that remembers nothing. Any copy of a posterior knows better.
 #[test]
-fn finding_attack_a7_a_posterior_shows_that_a_copy_of_a_ledger_is_old() {
+fn a_posterior_shows_that_a_copy_of_a_ledger_is_old() {
     let (federation, parties) = federation(&task("replace-one"), 300);
     let [data, state, kept] = ["site-1/data", "site-1/state", "old"].map(|folder| federation.home(folder));
     let files = [(data.join("ledger.db"), kept.join("ledger.db")), (state.join("site-1.head"), kept.join("site-1.head"))];

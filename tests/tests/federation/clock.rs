@@ -80,7 +80,7 @@ async fn drive(config: &Config, clock: &Jumping) -> u32 {
 }
 
 #[test]
-fn t1_6_a_clock_that_jumps_by_years_refunds_and_repeats_nothing() {
+fn a_clock_that_jumps_by_years_refunds_and_repeats_nothing() {
     let task = Task { schedule: Schedule::Synchronous(VISITS), tick: 1, ..Task::default() };
     let sites = Records::generated(80, 3, 0).sites(&[40, 40], Likelihood::Logistic);
     let federation = Federation::new(&task.toml(), &task.schema(3), &sites);

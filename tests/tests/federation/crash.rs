@@ -79,27 +79,27 @@ fn once(point: CrashPoint, seed: u32, options: &str) {
 }
 
 #[test]
-fn t1_1_killed_before_the_reservation() {
+fn killed_before_the_reservation() {
     check(CrashPoint::BeforeReserved);
 }
 
 #[test]
-fn t1_1_killed_after_the_reservation() {
+fn killed_after_the_reservation() {
     check(CrashPoint::Reserved);
 }
 
 #[test]
-fn t1_1_killed_after_the_commit() {
+fn killed_after_the_commit() {
     check(CrashPoint::Committed);
 }
 
 #[test]
-fn t1_1_killed_between_the_sent_row_and_the_sending() {
+fn killed_between_the_sent_row_and_the_sending() {
     check(CrashPoint::Sent);
 }
 
 #[test]
-fn t1_1_killed_after_the_receipt() {
+fn killed_after_the_receipt() {
     check(CrashPoint::Receipted);
 }
 

@@ -46,7 +46,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn t6_1_false_updates_are_refused_and_change_nothing() {
+fn false_updates_are_refused_and_change_nothing() {
     let (federation, _) = federation(1);
     let mut server = federation.start_server();
     let mut honest = federation.start_client("site-2", &server.address);
@@ -172,7 +172,7 @@ fn welcomed(home: &Path, address: &str) -> Result<(), String> {
 }
 
 #[test]
-fn t6_1_only_tls_1_3_with_a_valid_certificate_is_let_in() {
+fn only_tls_1_3_with_a_valid_certificate_is_let_in() {
     let (federation, sites) = federation(1);
     // An evaluator's hello says nothing about a ledger, so it can be said by hand without consequences.
     federation.enrol(&Party::evaluator("probe", sites[0].csv.clone()));
@@ -283,7 +283,7 @@ fn one_question() -> impl futures_util::Stream<Item = dp_pvi_proto::v1::SiteFram
 
 /// T6.2: ten megabytes of header and ten thousand streams from one client: the server stays below 256 MB, and the others' rounds close.
 #[test]
-fn t6_2_floods_of_one_client_do_not_stop_the_others() {
+fn floods_of_one_client_do_not_stop_the_others() {
     const STREAMS: usize = 10_000;
     let (mut federation, _) = federation(3);
     // The flooding client is enrolled but never takes part: rounds close at their deadline with the two others.
@@ -349,7 +349,7 @@ fn t6_2_floods_of_one_client_do_not_stop_the_others() {
 /// T6.2 without a certificate: a thousand connections that never speak, renewed as they are closed. Clients still come in, and the run
 /// ends.
 #[test]
-fn t6_2_silent_connections_of_strangers_do_not_keep_clients_out() {
+fn silent_connections_of_strangers_do_not_keep_clients_out() {
     let (federation, sites) = federation(2);
     let mut server = federation.start_server();
     let address = server.address.clone();

@@ -143,7 +143,7 @@ fn every_pair_that_a_task_may_name_has_a_row() {
 /// What a site sends as a noised sum is compared with a public bound, whatever the model and the update are: one without a bound would be refused by
 /// every server. The table has every update of a task file ([`missing`]).
 #[test]
-fn finding_attack_b7_every_sum_on_a_lattice_has_a_bound() {
+fn every_sum_on_a_lattice_has_a_bound() {
     assert!(missing().is_empty(), "{:?}", missing());
     let mut kinds = HashSet::new();
     let mut bounded = |model: &Model, update: &Update, trust: Trust| {

@@ -233,7 +233,7 @@ fn looking_at_a_task_leaves_server_and_ledger_as_they_were() {
 
 /// One file for everybody: what the coordinator's `check` writes and prints is what every `plan` reads, and it is the server's task.
 #[test]
-fn finding_newcomer_4_every_plan_reads_what_check_writes() {
+fn every_plan_reads_what_check_writes() {
     let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };
     let parties = parties(&[40, 40]);
     let federation = Federation::new(&task.toml(), &task.schema(3), &parties);

@@ -44,7 +44,7 @@ fn nothing_was_lost(federation: &Federation, events: &[Value], rounds: u32) {
 /// A ledger whose disk is full, whichever row it is that does not fit: the site's client says so and ends with code 12. Started again on a disk with room,
 /// it goes on where it was.
 #[test]
-fn finding_attack_weakness_3_a_full_disk_of_a_site_ends_its_client_clearly_and_loses_nothing() {
+fn weakness_3_a_full_disk_of_a_site_ends_its_client_clearly_and_loses_nothing() {
     const ROUNDS: u32 = 3;
     let crashing = Path::new(env!("CARGO_BIN_EXE_crashing-client"));
     for point in [CrashPoint::Reserved, CrashPoint::Committed, CrashPoint::Sent, CrashPoint::Receipted] {
@@ -66,7 +66,7 @@ fn finding_attack_weakness_3_a_full_disk_of_a_site_ends_its_client_clearly_and_l
 
 /// A ledger on a slow disk delays the rounds and does nothing else.
 #[test]
-fn finding_attack_weakness_3_a_slow_disk_of_a_site_delays_its_rounds_only() {
+fn weakness_3_a_slow_disk_of_a_site_delays_its_rounds_only() {
     const ROUNDS: u32 = 3;
     let federation = federation(ROUNDS);
     let mut server = federation.start_server();
@@ -107,7 +107,7 @@ fn on_small_disk(options: &[&str], script: &str, folder: &Path, command: &Comman
 
 /// The folder of a site's ledger on a disk that fills up in the middle of the run.
 #[test]
-fn finding_attack_weakness_3_a_site_s_disk_that_is_really_full_loses_nothing() {
+fn weakness_3_a_site_s_disk_that_is_really_full_loses_nothing() {
     const ROUNDS: u32 = 30;
     let Some((options, _)) = mounts() else { return };
     let federation = federation(ROUNDS);
@@ -135,7 +135,7 @@ fn finding_attack_weakness_3_a_site_s_disk_that_is_really_full_loses_nothing() {
 
 /// The state of a server on a disk that fills up in the middle of the run: the server waits and says so, and goes on when somebody has made room.
 #[test]
-fn finding_attack_weakness_3_a_server_s_disk_that_is_really_full_delays_the_run() {
+fn weakness_3_a_server_s_disk_that_is_really_full_delays_the_run() {
     const ROUNDS: u32 = 150;
     let Some((options, enter)) = mounts() else { return };
     let federation = federation(ROUNDS);

@@ -369,7 +369,7 @@ fn shape(sent: &[Sent]) -> Vec<(&'static str, usize)> {
 
 /// The shipped trainer with noise from the operating system: lengths, kinds and order are those of a good file, whatever a line holds.
 #[test]
-fn finding_privacy_2_what_a_site_sends_has_one_shape_whatever_a_record_holds() {
+fn what_a_site_sends_has_one_shape_whatever_a_record_holds() {
     let home = Home::new();
     home.write("schema.toml", SCHEMA);
     let task = resolve(&plain_task(), SCHEMA);
@@ -392,7 +392,7 @@ fn finding_privacy_2_what_a_site_sends_has_one_shape_whatever_a_record_holds() {
 
 /// The same with a person as the unit: a record whose id cannot be read belongs to nobody.
 #[test]
-fn finding_privacy_2_what_a_site_sends_has_one_shape_whatever_an_id_is() {
+fn what_a_site_sends_has_one_shape_whatever_an_id_is() {
     let home = Home::new();
     let schema = format!("unit_column = \"patient\"\n{SCHEMA}");
     home.write("schema.toml", &schema);
@@ -417,7 +417,7 @@ fn finding_privacy_2_what_a_site_sends_has_one_shape_whatever_an_id_is() {
 /// With the same noise every byte is what it is for a record that the schema drops: no other record moved. For every update that goes with
 /// this model, those with a place for every unit included.
 #[test]
-fn finding_privacy_7_the_other_units_stay_where_they_are_in_every_update() {
+fn the_other_units_stay_where_they_are_in_every_update() {
     let home = Home::new();
     home.write("schema.toml", SCHEMA);
     let model = MODELS.iter().find(|model| model.name == "logistic").unwrap();
@@ -442,7 +442,7 @@ fn finding_privacy_7_the_other_units_stay_where_they_are_in_every_update() {
 /// The coordinator moves a bound of the schema from hello to hello, to see at which one the site stops: the site's own schema is another, and
 /// it says so whatever its records hold. Nothing is charged and nothing is sent but the refusal.
 #[test]
-fn finding_privacy_2_a_schema_of_the_coordinator_learns_nothing() {
+fn a_schema_of_the_coordinator_learns_nothing() {
     let home = Home::new();
     home.write("schema.toml", SCHEMA);
     let mut shapes = Vec::new();
@@ -475,7 +475,7 @@ fn others(schema: &str, data: &'static str, bytes: &[u8]) -> [Home; 2] {
 /// Under aggregated trust a site also signs a charter, masks its words and sends a sealed seed: nothing of that depends on a record, for every update that
 /// may be aggregated.
 #[test]
-fn finding_privacy_2_what_a_site_sends_under_aggregated_trust_has_one_shape_whatever_a_record_holds() {
+fn what_a_site_sends_under_aggregated_trust_has_one_shape_whatever_a_record_holds() {
     let home = Home::new();
     home.write("schema.toml", SCHEMA);
     let others = others(SCHEMA, "cohort.csv", &file(b"40,surgery,1,no"));
@@ -534,7 +534,7 @@ fn neighbours_look_the_same(model: &str, schema: &str, data: &'static str, first
 }
 
 #[test]
-fn finding_privacy_2_files_of_documents_that_are_neighbours_look_the_same() {
+fn files_of_documents_that_are_neighbours_look_the_same() {
     let docword = |documents: usize, lines: &[&str]| format!("{documents}\n8\n{}\n{}\n", lines.len(), lines.join("\n")).into_bytes();
     let schema = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 8\ndocument_length = 20\n";
     let own = |line: &'static str| ["1 1 2", "1 3 1", line, "3 8 5"];
@@ -568,7 +568,7 @@ fn finding_privacy_2_files_of_documents_that_are_neighbours_look_the_same() {
 }
 
 #[test]
-fn finding_privacy_2_files_of_images_that_are_neighbours_look_the_same() {
+fn files_of_images_that_are_neighbours_look_the_same() {
     let schema = "kind = \"binary-image\"\n[binary_image]\nwidth = 3\nheight = 4\nthreshold = 63\n";
     let file = |images: &[[u8; 12]]| {
         let count = u8::try_from(images.len()).unwrap();
@@ -619,7 +619,7 @@ fn put<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values: &
 }
 
 #[test]
-fn finding_privacy_2_parquet_files_that_are_neighbours_look_the_same() {
+fn parquet_files_that_are_neighbours_look_the_same() {
     let good: ParquetRow = (Some(40.0), Some("surgery"), Some(1.0), Some("no"));
     let rows: [(&str, ParquetRow); 10] = [
         ("another record", (Some(90.0), Some("medicine"), Some(0.0), Some("yes"))),

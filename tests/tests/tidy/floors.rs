@@ -414,7 +414,7 @@ fn no_feature_changes_what_the_programs_are() {
 
 /// T4.4, dependency half: nothing but the operating system can feed noise in the client.
 #[test]
-fn t4_4_no_random_generator_with_a_seed_is_reachable_from_the_client() {
+fn no_random_generator_with_a_seed_is_reachable_from_the_client() {
     let graph = Graph::load();
     // A database's driver draws the nonces of its own protocol, and temporary files get names. No crate of ours can name these generators: they are no
     // dependencies of theirs.

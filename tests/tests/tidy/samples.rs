@@ -124,7 +124,7 @@ fn keys_of(schema: &str) -> Vec<String> {
 /// Who has a semicolon file, or a column with typing errors, finds the key in the sample, not in the source. (The configurations of the
 /// programs have the same test beside their parsers.)
 #[test]
-fn finding_newcomer_6_every_key_of_a_schema_stands_in_a_sample() {
+fn every_key_of_a_schema_stands_in_a_sample() {
     let label = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n";
     let with_column = |column: &str| format!("{label}[[columns]]\nname = \"x\"\n{column}\nno_such_key = 1\n");
     let range = "lower = 0\nupper = 1\ncentre = 0\nscale = 1";
@@ -196,7 +196,7 @@ fn task_keys(section: &str, rest: &str) -> Vec<String> {
 
 /// Every key that a task's own tables have stands in the sample, or in an experiment's.
 #[test]
-fn finding_newcomer_6_every_key_of_a_task_stands_in_a_sample() {
+fn every_key_of_a_task_stands_in_a_sample() {
     let folder = fs::read_dir(deploy("experiments")).unwrap();
     let experiments: Vec<PathBuf> =
         folder.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
@@ -276,7 +276,7 @@ fn works(key: &str, line: &str) -> bool {
 /// Every key of `[model]` and `[pvi]`, those of every family and update included, stands in the sample of a task, with a value that is one of its
 /// kind, and no other key does.
 #[test]
-fn finding_newcomer_6_every_option_of_a_model_and_of_an_update_stands_in_the_sample() {
+fn every_option_of_a_model_and_of_an_update_stands_in_the_sample() {
     let sample = read("task.toml");
     let any = "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"";
     let model_keys = |model: &Model, line: &str| {

@@ -17,6 +17,21 @@ fn absent(sources: &[Source], needles: &[&str], exempt: impl Fn(&str) -> bool, r
     assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
 }
 
+/// A test's name says what holds, not where it was found.
+#[test]
+fn tests_are_named_for_what_holds() {
+    let numbered = |line: &str| {
+        let name = line.split("fn ").nth(1).unwrap_or_default();
+        let first = name.split('_').next().unwrap_or_default();
+        let numbers = first.strip_prefix('t').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+        name.starts_with("finding_") || numbers
+    };
+    let sources = everything(&root(), &[PRODUCT, &["tests"]].concat());
+    let found: Vec<_> =
+        sources.iter().flat_map(|source| source.text.lines().filter(|line| numbered(line)).map(|line| (&source.path, line))).collect();
+    assert!(found.is_empty(), "{found:?}");
+}
+
 #[test]
 fn the_top_level_is_fixed() {
     let allowed = BTreeSet::from([
@@ -152,7 +167,7 @@ fn the_doors_in_the_gate_are_for_simulation_and_tests() {
 
 /// T4.4, source half: a generator is keyed in one place, from the operating system.
 #[test]
-fn t4_4_noise_cannot_be_seeded_outside_simulation() {
+fn noise_cannot_be_seeded_outside_simulation() {
     let sources = production(&root(), PRODUCT);
     let seeding =
         ["SeedableRng", "seed_from_u64", "from_seed", "from_rng", "ChaCha20Rng", "ChaCha12Rng", "ChaCha8Rng", "StdRng", "SmallRng"];
@@ -171,7 +186,7 @@ fn t4_4_noise_cannot_be_seeded_outside_simulation() {
 
 /// Whoever makes an argument of a value has called it public, and whoever builds a table has seen the records: both have their places.
 #[test]
-fn finding_gate_5_values_are_called_public_and_tables_are_built_in_few_places() {
+fn values_are_called_public_and_tables_are_built_in_few_places() {
     let sources = production(&root(), PRODUCT);
     let elsewhere = |path: &str| simulation(path) || path.starts_with("common/privacy/src/");
     // Public halves of jobs; and the sealed seed of an upload.
@@ -230,7 +245,7 @@ fn invariant_8_what_is_for_own_eyes_has_one_exit_and_goes_no_further() {
 
 /// What a panic prints inside the gate is decided in one place; nobody puts another hook before it, or looks at what a panic carried.
 #[test]
-fn finding_gate_1_one_place_decides_what_a_panic_says() {
+fn one_place_decides_what_a_panic_says() {
     let sources = production(&root(), PRODUCT);
     let inside = |path: &str| path == "common/privacy/src/inside.rs";
     absent(&sources, &["set_hook", "take_hook", "panic_any"], inside, "the gate's hook is the last one");

@@ -74,7 +74,7 @@ fn upper(phases: &[Phase], delta: f64) -> Interval {
 
 /// With more probability than δ a black box protects nothing: no ε is enough, and none is stated.
 #[test]
-fn finding_bugs_3_no_epsilon_is_finite_where_black_boxes_fail_more_often_than_delta() {
+fn no_epsilon_is_finite_where_black_boxes_fail_more_often_than_delta() {
     let gaussian = Phase::gaussian(2.0, Sampling::None, 3);
     let sampled = Phase::gaussian(2.0, Sampling::Poisson(0.1), 30);
     let laplace = Phase { mechanism: Mechanism::Laplace { scale: 2.0 }, sampling: Sampling::None, steps: 2 };
@@ -99,7 +99,7 @@ fn finding_bugs_3_no_epsilon_is_finite_where_black_boxes_fail_more_often_than_de
 }
 
 #[test]
-fn finding_bugs_3_black_boxes_that_fail_just_as_often_as_delta_cost_the_sum_of_their_epsilons() {
+fn black_boxes_that_fail_just_as_often_as_delta_cost_the_sum_of_their_epsilons() {
     for (boxes, delta, sum) in [
         (vec![box_of(1.0, 1e-5, 1)], 1e-5, 1.0),
         (vec![box_of(0.5, 1e-6, 10)], 1e-5, 5.0),
@@ -231,7 +231,7 @@ fn gaussians_whose_number_is_random_lie_between_closed_forms() {
 
 /// Lower bounds by draws of random allocations (the audit's Jensen bounds): nothing that is stated is below them.
 #[test]
-fn finding_audit_2_b8_no_estimate_of_random_allocation_is_below_what_is_lost_for_sure() {
+fn no_estimate_of_random_allocation_is_below_what_is_lost_for_sure() {
     for (sigma, batches, delta, truth) in [(0.001, 2, 1e-5, 504_263.0), (0.05, 1000, 1e-8, 304.4), (0.3, 2, 1e-300, 128.1)] {
         let plan = plan(Neighbours::AddRemove, &[Phase::gaussian(sigma, Sampling::RandomAllocation(batches), 1)]);
         let found = plan.epsilon(at(delta));
@@ -242,7 +242,7 @@ fn finding_audit_2_b8_no_estimate_of_random_allocation_is_below_what_is_lost_for
 
 /// What took up to 47 s of processor time is answered in closed form, at every δ and ε.
 #[test]
-fn finding_bugs_11_little_noise_is_answered_in_closed_form() {
+fn little_noise_is_answered_in_closed_form() {
     for (sigma, q, steps) in [(0.001, 0.5, 1), (0.002, 1e-9, 1), (0.02, 1e-9, 1000), (0.1, 1e-9, 1000)] {
         let plan = plan(Neighbours::AddRemove, &[Phase::gaussian(sigma, Sampling::Poisson(q), steps)]);
         let engine = super::Engine::new(plan.relation(), plan.phases());

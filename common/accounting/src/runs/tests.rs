@@ -96,7 +96,7 @@ fn gaussian_runs_cost_less_than_a_hundredth_more() {
 /// What is left of δ − F and of F is fixed, and no path may exchange one for the other: a path that spends no φ does not read at a larger δ, and one that spends more than F
 /// is refused.
 #[test]
-fn finding_the_parts_of_delta_are_not_exchanged() {
+fn the_parts_of_delta_are_not_exchanged() {
     let read = |square: f64, failures: &[f64]| {
         let run = run(&[(1000.0, 1.0, 1)], Relation::AddRemove);
         let mut runs = Runs::default();

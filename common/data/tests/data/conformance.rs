@@ -165,7 +165,7 @@ fn types_of_postgresql_are_found_by_their_names() {
 }
 
 #[test]
-fn finding_bugs_4_the_same_table_of_every_writer_is_read_to_the_same_bits() {
+fn the_same_table_of_every_writer_is_read_to_the_same_bits() {
     let found = hold(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance"));
     assert!(found > 20, "{found}");
 }

@@ -128,7 +128,7 @@ fn spoiled() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn finding_privacy_2_no_cell_and_no_line_stops_a_run() {
+fn no_cell_and_no_line_stops_a_run() {
     let plain = fingerprint(&schema(), lines(HEADER, OTHERS.map(str::as_bytes)));
     for (what, row) in spoiled() {
         for place in 0..=OTHERS.len() {
@@ -151,7 +151,7 @@ fn finding_privacy_2_no_cell_and_no_line_stops_a_run() {
 
 /// A line that does not fit into memory is passed over, without its bytes.
 #[test]
-fn finding_privacy_2_a_line_without_end_is_one_unit() {
+fn a_line_without_end_is_one_unit() {
     let row = [b"50,".as_slice(), &vec![b'x'; (1 << 26) + 5], b",1,no"].concat();
     let found = fingerprint(&schema(), with(HEADER, &OTHERS, 1, &row));
     assert_eq!(found, fingerprint(&schema(), with(HEADER, &OTHERS, 1, DROPPED.as_bytes())));
@@ -161,7 +161,7 @@ fn finding_privacy_2_a_line_without_end_is_one_unit() {
 }
 
 #[test]
-fn finding_privacy_7_the_number_and_the_places_of_units_do_not_depend_on_cells() {
+fn the_number_and_the_places_of_units_do_not_depend_on_cells() {
     // An age of 50 that becomes 49 looks like a comment of this schema: the three others, and the fourth, stay units where they are.
     let schema = schema();
     let as_comment = fingerprint(&schema, with(HEADER, &OTHERS, 0, b"49,medicine,1,no"));
@@ -183,7 +183,7 @@ fn finding_privacy_7_the_number_and_the_places_of_units_do_not_depend_on_cells()
 
 /// In a file without a header the first bytes are a record's: they do not decide what the others are.
 #[test]
-fn finding_privacy_7_the_first_record_does_not_say_what_a_file_is() {
+fn the_first_record_does_not_say_what_a_file_is() {
     let file = |first: &[u8]| with(OTHERS[0], &OTHERS, 0, first)[OTHERS[0].len() + 1..].to_vec();
     let dropped = fingerprint(&headless(), file(DROPPED.as_bytes()));
     for (what, row) in spoiled() {
@@ -219,7 +219,7 @@ fn a_file_in_zstandard_is_the_file() {
 }
 
 #[test]
-fn finding_privacy_2_a_record_without_an_id_contributes_nothing_and_makes_no_unit() {
+fn a_record_without_an_id_contributes_nothing_and_makes_no_unit() {
     let header = format!("patient,{HEADER}");
     let others = ["a,11,surgery,1,yes", "b,22,medicine,0,no", "a,33,surgery,0,yes"];
     let without = fingerprint(&of_persons(), lines(&header, others.map(str::as_bytes)));
@@ -251,7 +251,7 @@ fn finding_privacy_2_a_record_without_an_id_contributes_nothing_and_makes_no_uni
 }
 
 #[test]
-fn finding_privacy_2_how_many_records_there_are_is_no_error() {
+fn how_many_records_there_are_is_no_error() {
     let files = ["", "\n", "\n\n", "\n11,surgery,1,yes\n"].map(|rest| format!("{HEADER}{rest}"));
     let found: std::collections::BTreeSet<_> = files.iter().map(|file| fingerprint(&schema(), file).0).collect();
     assert_eq!(found.len(), 3, "no unit (with and without a line end), one that contributes nothing, one that does");
@@ -261,7 +261,7 @@ fn finding_privacy_2_how_many_records_there_are_is_no_error() {
 
 /// Where a file has no header it is empty when nobody is in it: no unit in a run, and refused before, when somebody looks.
 #[test]
-fn finding_privacy_2_a_file_without_anybody_is_no_error_in_a_run() {
+fn a_file_without_anybody_is_no_error_in_a_run() {
     let directory = tempfile::tempdir().unwrap();
     let images = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 1\nthreshold = 127\n";
     let none_of = |count: u8| [0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 1, 0, 0, 0, 2];
@@ -291,7 +291,7 @@ proptest! {
     /// Whatever bytes one line holds, in whatever file, it is one unit and the others are what they were. The others begin with whatever a reader
     /// of CSV files may treat in another way at the start of a file, or after an open quote.
     #[test]
-    fn finding_privacy_7_one_line_of_any_bytes_moves_no_other(
+    fn one_line_of_any_bytes_moves_no_other(
         bytes in prop::collection::vec(prop_oneof![3 => any::<u8>(), 1 => prop::sample::select(b"\",4\\#'; \t\r\0".to_vec())], 0..40),
         start in prop::sample::select(vec!["", "\"", "\u{feff}", "\u{feff}\"", "4"]),
         others in prop::collection::vec(prop::sample::select(STARTS.to_vec()), 3),
@@ -320,7 +320,7 @@ const STARTS: [&str; 5] = ["", "\u{feff}", "\u{feff}\"", "\"", "\u{feff}\"x\","]
 
 /// In a file without a header the first record is read as it would be anywhere else: the one before it may be taken away.
 #[test]
-fn finding_attack4_1_the_first_line_without_a_header_is_read_like_the_others() {
+fn the_first_line_without_a_header_is_read_like_the_others() {
     let alone = |row: &str| fingerprint(&headless(), lines(row, std::iter::empty()));
     let second = |row: &str| fingerprint(&headless(), lines(DROPPED, [row.as_bytes()]));
     let (taken, left) = (alone("11,surgery,1,yes"), second("11,surgery,1,yes"));
@@ -340,7 +340,7 @@ fn finding_attack4_1_the_first_line_without_a_header_is_read_like_the_others() {
 /// A mark of the byte order that a reader strips from the start of its input. Whether it believes to be there was decided by the line before: one
 /// that ended in an open quote made it begin anew.
 #[test]
-fn finding_attack3_1_an_open_quote_does_not_decide_how_the_next_lines_are_read() {
+fn an_open_quote_does_not_decide_how_the_next_lines_are_read() {
     for (schema, header) in [(schema(), HEADER), (headless(), OTHERS[0])] {
         for line in ["\u{feff}11,surgery,1,yes", "\u{feff}\"11,surgery,1,yes", "\u{feff}\"11\",surgery,1,yes"] {
             let others = [line; 9];
@@ -370,7 +370,7 @@ fn what_is_wrong_with_a_whole_file_is_found_before_a_run() {
 
 /// What would never give a byte, or never stop giving them, is refused at once.
 #[test]
-fn finding_newcomer_8_directories_pipes_and_devices_are_no_data() {
+fn directories_pipes_and_devices_are_no_data() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -389,7 +389,7 @@ fn finding_newcomer_8_directories_pipes_and_devices_are_no_data() {
 }
 
 #[test]
-fn finding_newcomer_6_a_header_in_another_format_is_told_by_its_name() {
+fn a_header_in_another_format_is_told_by_its_name() {
     let utf16: Vec<u8> = "\u{feff}age,ward,smoker,died\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let of = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     let (windows, big) = (of("\u{feff}age,ward,smoker,died\r\n1,surgery,1,yes\r\n"), of("\u{feff}age,ward,smoker,died\r\n"));
@@ -422,7 +422,7 @@ fn finding_newcomer_6_a_header_in_another_format_is_told_by_its_name() {
 }
 
 #[test]
-fn finding_newcomer_8_a_row_that_cannot_be_read_is_an_empty_prediction() {
+fn a_row_that_cannot_be_read_is_an_empty_prediction() {
     let directory = tempfile::tempdir().unwrap();
     let text = "age,ward,smoker\n11,surgery,1\n22,radiology,1\n\n33,medicine,\n44,\"medicine,1\n49,medicine\n55,medicine,0\n";
     let schema = Schema::parse(&SCHEMA.replace("comment = \"4\"\n", "")).unwrap();
@@ -469,7 +469,7 @@ const TEXT: &str =
     "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"text\"\nvocabulary = [\"war\", \"peace\", \"iraq\"]\ndocument_length = 6\n";
 
 #[test]
-fn finding_privacy_2_no_line_of_a_file_of_documents_stops_a_run() {
+fn no_line_of_a_file_of_documents_stops_a_run() {
     let schema = Schema::parse(DOCWORD).unwrap();
     let file = |lines: &[&str]| fingerprint(&schema, format!("4\n4\n3\n{}", lines.join("\n")));
     let (first, third) = ("1 1 3", "3 2 2");

@@ -301,7 +301,7 @@ fn small(ids: &[f64], ages: &[Option<f64>], wards: &[&str]) -> dp_pvi_privacy::H
 }
 
 #[test]
-fn finding_privacy_2_no_cell_of_a_parquet_file_stops_a_run() {
+fn no_cell_of_a_parquet_file_stops_a_run() {
     let wards = ["surgery", "medicine", "surgery"];
     let dropped = small(&[1.0, 2.0, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &["surgery", "", "surgery"]);
     for age in [None, Some(f64::NAN), Some(f64::INFINITY), Some(-1.0), Some(101.0)] {
@@ -352,7 +352,7 @@ fn stored_dates_become_days() {
 
 /// The same number, whether Parquet has it in single precision, as a decimal of any width, or a text file has its digits.
 #[test]
-fn finding_bugs_4_numbers_are_the_same_however_they_are_stored() {
+fn numbers_are_the_same_however_they_are_stored() {
     let directory = tempfile::tempdir().unwrap();
     let (path, text) = (directory.path().join("cohort.parquet"), directory.path().join("cohort.csv"));
     let schema = Schema::parse(

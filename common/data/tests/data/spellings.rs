@@ -25,7 +25,7 @@ fn levels_and_truth_values_are_found_as_programs_write_them() {
 }
 
 #[test]
-fn finding_bugs_10_letters_are_the_same_in_both_unicode_forms() {
+fn letters_are_the_same_in_both_unicode_forms() {
     let composed = "[label]\ncolumn = \"dièd\"\nkind = \"binary\"\npositive = [\"oui\"]\n[[columns]]\nname = \"wärd\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"Gynäkologie\", \"é\"]";
     let apart = |text: &str| text.replace('ä', "a\u{308}").replace('è', "e\u{300}").replace('é', "e\u{301}");
     let file = "dièd,wärd\noui,Gynäkologie\nnon,é\n";
@@ -39,7 +39,7 @@ fn finding_bugs_10_letters_are_the_same_in_both_unicode_forms() {
 }
 
 #[test]
-fn finding_bugs_4_a_time_with_a_zone_is_refused_in_a_text_file_too() {
+fn a_time_with_a_zone_is_refused_in_a_text_file_too() {
     let schema = Schema::parse("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"seen\"\nkind = \"date\"\nsince = \"2020-01-01\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1").unwrap();
     let found = |cell: &str| read(&schema, format!("seen,y\n{cell},1\n"));
     assert!(found("2020-01-02 08:30:00.5").is_ok());
@@ -49,7 +49,7 @@ fn finding_bugs_4_a_time_with_a_zone_is_refused_in_a_text_file_too() {
 }
 
 #[test]
-fn finding_bugs_29_and_30_marks_and_blanks_are_no_part_of_a_name_and_two_columns_never_share_one() {
+fn and_30_marks_and_blanks_are_no_part_of_a_name_and_two_columns_never_share_one() {
     let schema = Schema::parse("other_columns = \"ignore\"\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1").unwrap();
     for header in ["\u{feff}\"age\",\"y\"", "\"\u{feff}age\",y", "\u{feff}\u{feff}age,y", "\" age\u{a0}\",y\u{200b}"] {
         assert!(read(&schema, format!("{header}\n1,1\n")).is_ok(), "{header:?}");
@@ -79,7 +79,7 @@ fn persons(files: &[&[&str]]) -> Inspection {
 }
 
 #[test]
-fn finding_bugs_1_a_person_is_one_unit_however_the_id_is_spelled() {
+fn a_person_is_one_unit_however_the_id_is_spelled() {
     for files in [
         &[&["12", "12"][..], &["12.0"], &["1.2e1", "+12"]][..],
         &[&["Mu\u{308}ller"], &["Müller\u{a0}"], &[" Müller"]],
@@ -91,7 +91,7 @@ fn finding_bugs_1_a_person_is_one_unit_however_the_id_is_spelled() {
 }
 
 #[test]
-fn finding_bugs_1_ids_that_may_be_one_person_are_counted_with_their_places() {
+fn ids_that_may_be_one_person_are_counted_with_their_places() {
     let inspection = persons(&[&["12", "7", "A1", "b", "012"], &["a1", "1 2", "70"]]);
     assert_eq!((inspection.units, inspection.near.units), (8, 5));
     let place = |file, row| Place { file, row };
@@ -104,7 +104,7 @@ fn finding_bugs_1_ids_that_may_be_one_person_are_counted_with_their_places() {
 
 /// The hospital that writes `Mann` and `Frau` where the schema lists `m` and `f`, and the one with a patient number 99 where 99 says that there is no value.
 #[test]
-fn finding_newcomer_a3_what_contributes_nothing_is_counted_by_its_reason() {
+fn what_contributes_nothing_is_counted_by_its_reason() {
     let schema = Schema::parse(PERSONS).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("north.csv");

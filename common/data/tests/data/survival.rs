@@ -89,7 +89,7 @@ fn every_column_of_the_label_is_counted() {
 
 /// Deaths on the day of entry, also on day 0 and before it, are told to the site; so is who left before they came.
 #[test]
-fn finding_bugs_2_records_that_were_watched_for_no_time_are_counted_at_the_site() {
+fn records_that_were_watched_for_no_time_are_counted_at_the_site() {
     let rows = "patient,since,days,died,age,w\n1,0,100,yes,50,1\n2,50,50,yes,60,1\n3,60,50,yes,70,1\n4,0,0,yes,70,1\n5,-3,-2,yes,70,1\n6,9,9,no,70,1\n";
     let (_folder, files) = file(rows);
     let report = inspect(&schema(), &files).unwrap();

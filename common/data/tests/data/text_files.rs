@@ -361,7 +361,7 @@ fn problem<T>(result: Result<T, DataError>) -> (u64, String, CellProblem) {
 
 /// A model of counts takes whole numbers; what is not whole is a cell like any that cannot be read, with the label's own policy.
 #[test]
-fn finding_bugs_5_a_count_that_is_not_whole_is_no_label() {
+fn a_count_that_is_not_whole_is_no_label() {
     let text = |invalid: &str| {
         format!(
             "[label]\ncolumn = \"visits\"\nkind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1\n{invalid}[[columns]]\nname = \"age\"\nkind = \"number\"\n\

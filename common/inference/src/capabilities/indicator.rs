@@ -121,7 +121,7 @@ mod tests {
     /// Path `sum` over the whole range: whatever the norms inside are, from subnormal numbers to 1e300, and whatever C is, the told norm is that of
     /// what is added, that is at most 1, and the sign says whether the norm inside was within C. A norm beyond double precision adds nothing.
     #[test]
-    fn finding_privacy_5_terms_with_an_indicator_keep_their_norm_over_the_whole_range() {
+    fn terms_with_an_indicator_keep_their_norm_over_the_whole_range() {
         let mut stream = ChaCha20Rng::seed_from_u64(91);
         let mut units: Vec<Vec<(Vec<f64>, f64)>> = (0..60).map(|_| vec![((0..D).map(|_| anything(&mut stream)).collect(), 0.0)]).collect();
         for size in [5e-324, 1e-300, 1e-200, 1e-160, 1e-30, 1.0, 1e30, 1e154, 1e200, 1e300] {

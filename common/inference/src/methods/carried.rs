@@ -640,7 +640,7 @@ fn rows_move_within_what_is_charged(step: usize) {
 /// What the suite is for. The shards of local averaging start from the site's one factor. Where that holds what the site's records say, one
 /// record moves the terms of all shards as soon as λ is where that matters. No task may say so; here the job is made without one.
 #[test]
-fn finding_privacy_1_a_private_factor_that_all_shards_share_is_found_out() {
+fn a_private_factor_that_all_shards_share_is_found_out() {
     let pvi = "schedule = \"synchronous\"\nrounds = 10\ndamping = 1.0\nupdate = \"local-averaging\"\nshards = 8\nclip_norm = 1.0";
     let (_, model, records) = MODELS.iter().find(|(name, ..)| *name == "linear").unwrap();
     for relation in relations() {

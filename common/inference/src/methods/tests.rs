@@ -326,7 +326,7 @@ enum Carry {
 
 /// T1.4, state purity: what a site carries on is a function of what it sent, whatever the noise was.
 #[test]
-fn t1_4_sums_before_noise_do_not_depend_on_earlier_noise() {
+fn sums_before_noise_do_not_depend_on_earlier_noise() {
     let first = replay(Carry::Transcript, 1);
     for seed in 2..=20 {
         assert_eq!(replay(Carry::Transcript, seed), first, "seed {seed}");
@@ -338,7 +338,7 @@ fn t1_4_sums_before_noise_do_not_depend_on_earlier_noise() {
 /// T1.4 with the noise of production: the change of the factor that DP optimisation carries on is the released vector itself, to
 /// the last bit. Anything else in it (noise that was not sent, or less noise than was sent) would be unaccounted state.
 #[test]
-fn t1_4_dp_optimisation_carries_exactly_what_it_released() {
+fn dp_optimisation_carries_exactly_what_it_released() {
     let raw = random_units(12, 40, D);
     for task in registry().into_iter().filter(|task| matches!(task.update, UpdateSpec::DpOptimisation(_))) {
         let bits = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

@@ -259,7 +259,7 @@ mod tests {
 
     /// A death on the day of entry counts, whatever day that is: half a unit of exposure, in the interval of that day.
     #[test]
-    fn finding_bugs_2_an_event_at_the_time_of_entry_counts() {
+    fn an_event_at_the_time_of_entry_counts() {
         let model = model();
         let of = |entry: f64, time: f64, event: bool| -> Vec<(u32, f64, bool)> {
             model.exposures(entry, time, event).map(|part| (part.interval, part.time, part.event)).collect()

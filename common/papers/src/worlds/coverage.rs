@@ -36,7 +36,7 @@ fn natural_gradients_of_logistic_regression_cover_at_epsilon_one() {
 /// Large coefficients and a large budget: after 4 rounds the plain posterior has not arrived. The released gradients tell where the run leads.
 #[test]
 #[ignore = "long: tests/long.sh coverage"]
-fn finding_newcomer_1_intervals_cover_where_a_run_has_not_arrived() {
+fn intervals_cover_where_a_run_has_not_arrived() {
     for rounds in [4, 6, 10] {
         let pvi = NATURAL.replace("rounds = 10", &format!("rounds = {rounds}"));
         let strong = Problem { epsilon: 20.0, spread: 1.0, ..problem(Likelihood::Logistic, &pvi, "full-covariance", 3) };

@@ -153,7 +153,7 @@ max_units = 1000000
 
     /// Resolving, reading and pricing 3,000 rounds, each with its own noise, take two seconds at most: the work is linear in the rounds.
     #[test]
-    fn finding_attack_b9_three_thousand_rounds_are_priced_at_once() {
+    fn three_thousand_rounds_are_priced_at_once() {
         let started = cpu_seconds();
         let task = growing(3000);
         let read = ResolvedTask::from_bytes(&task.to_bytes()).unwrap();

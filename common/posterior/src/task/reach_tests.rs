@@ -24,7 +24,7 @@ fn refused(family: &str, formula: &str, more: &str) -> String {
 const NB: (&str, &str) = ("negative-binomial-regression", "dispersion = 1.5");
 
 #[test]
-fn finding_bugs_5_an_offset_that_is_no_logarithm_is_refused() {
+fn an_offset_that_is_no_logarithm_is_refused() {
     for (family, more) in [("poisson-regression", ""), NB] {
         let why = refused(family, "visits ~ age + offset(days)", more);
         assert!(why.contains("between 1 and 2000") && why.contains("offset(log(…))"), "{family}: {why}");

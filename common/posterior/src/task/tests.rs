@@ -395,7 +395,7 @@ fn features_of_many_levels_get_more_of_the_clipping_norm() {
 }
 
 #[test]
-fn finding_attack_b5_texts_with_control_characters_are_refused_in_a_task() {
+fn texts_with_control_characters_are_refused_in_a_task() {
     let task = resolve(&private(&[]), SCHEMA).unwrap();
     let read = |task: &ResolvedTask| ResolvedTask::from_bytes(&task.to_bytes()).map_err(|error| error.to_string());
     read(&task).unwrap();
@@ -419,7 +419,7 @@ fn finding_attack_b5_texts_with_control_characters_are_refused_in_a_task() {
 }
 
 #[test]
-fn finding_attack_b9_durations_and_counts_of_a_task_are_bounded() {
+fn durations_and_counts_of_a_task_are_bounded() {
     let task = resolve(&private(&[]), SCHEMA).unwrap();
     let read = |change: fn(&mut ResolvedTask)| {
         let mut task = task.clone();
@@ -450,7 +450,7 @@ fn finding_attack_b9_durations_and_counts_of_a_task_are_bounded() {
 
 /// What one site that lies counts for is in every protected task, and so in its hash.
 #[test]
-fn finding_attack_a4_a_protected_task_says_how_many_units_a_site_has_at_most() {
+fn a_protected_task_says_how_many_units_a_site_has_at_most() {
     let natural = (
         "schedule = \"sequential\"\nsweeps = 5\nupdate = \"dp-optimisation\"",
         "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"",
@@ -473,7 +473,7 @@ fn finding_attack_a4_a_protected_task_says_how_many_units_a_site_has_at_most() {
 
 /// A coordinator chooses these numbers: at ones that nobody means, what a record sends was not clipped.
 #[test]
-fn finding_privacy_5_numbers_that_nobody_means_are_refused() {
+fn numbers_that_nobody_means_are_refused() {
     let network = |model: &str, pvi: &str| {
         let text = format!(
             "[model]\nfamily = \"neural-network\"\nhidden = [3]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n\

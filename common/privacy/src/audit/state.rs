@@ -139,7 +139,7 @@ fn attack(runs: u64, release: impl Fn(Statistics, u64) -> Run) -> Audited {
 /// T1.5: S = 10, N = 400, claimed ε = 1. Noise in the state is flagged far above the claim; the shipped state is not, and
 /// the bound comes near enough to show that the attack has teeth.
 #[test]
-fn t1_5_noise_in_the_state_is_flagged_and_the_shipped_state_is_not() {
+fn noise_in_the_state_is_flagged_and_the_shipped_state_is_not() {
     let noise = claimed_noise();
     let flawed = attack(20_000, |table, seed| noise_in_state(noise, table, seed));
     assert!(flawed.epsilon.get() > 1.3, "{flawed:?}");
@@ -160,7 +160,7 @@ fn too_little_noise_is_flagged() {
 
 /// T1.4: whatever the noise was, what a site sums before noise is the same, to the last bit. The forbidden build fails it.
 #[test]
-fn t1_4_sums_before_noise_do_not_depend_on_earlier_noise() {
+fn sums_before_noise_do_not_depend_on_earlier_noise() {
     let noise = claimed_noise();
     let mechanism = mechanism(noise);
     let bits = |run: Run| run.clean.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

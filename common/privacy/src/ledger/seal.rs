@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finding_gate_3_words_open_at_their_own_place_only() {
+    fn words_open_at_their_own_place_only() {
         let (key, other) = (SigningKey::from_bytes(&[7; 32]), SigningKey::from_bytes(&[8; 32]));
         let at = |ledger: u8, purpose, about: &str| Seal::new(&key, Hash([ledger; 32]), purpose, about.into());
         let words = [1.5f64, -2.5].map(f64::to_le_bytes).concat();

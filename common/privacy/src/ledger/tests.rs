@@ -179,7 +179,7 @@ fn a_reservation_that_never_left_can_only_be_settled_as_not_included() {
 
 /// T1.2: a budget for k releases lets k through and not one more, also over several runs.
 #[test]
-fn t1_2_the_release_after_the_last_that_fits_is_refused() {
+fn the_release_after_the_last_that_fits_is_refused() {
     let limit = cost(5);
     let (store, mut ledger) = fresh(limit);
     for round in 0..5 {
@@ -293,7 +293,7 @@ fn a_run_is_admitted_iff_its_last_release_is() {
 
 /// Persons by one column and persons by another are different units: what was spent on the ones says nothing about the others.
 #[test]
-fn finding_attack2_5_what_a_unit_is_is_written_down_and_compared() {
+fn what_a_unit_is_is_written_down_and_compared() {
     let (store, mut ledger) = fresh(100.0);
     let (before, after) = ("all rows of a table with one value of `patient`", "all rows of a table with one value of `visit`");
     // A ledger that was opened without saying what a unit is has charges and no such row.
@@ -332,7 +332,7 @@ fn an_event_that_nobody_bounds_is_refused() {
 }
 
 #[test]
-fn t1_3_an_old_copy_is_refused_by_its_witness() {
+fn an_old_copy_is_refused_by_its_witness() {
     let (store, mut ledger) = fresh(100.0);
     whole(&mut ledger, &release(0, 0)).unwrap();
     let old = store.copy();
@@ -368,7 +368,7 @@ fn another_data_set_unit_or_relation_is_refused() {
 
 /// Everybody sees whether a site takes part: nothing is written for a ledger that would promise to hide it.
 #[test]
-fn finding_privacy_8_no_ledger_is_made_of_sites_under_add_remove() {
+fn no_ledger_is_made_of_sites_under_add_remove() {
     let made = |unit, relation| {
         let store = MemoryStore::new(Unsealed);
         let identity = LedgerIdentity { unit, relation, ..identity() };
@@ -385,7 +385,7 @@ fn finding_privacy_8_no_ledger_is_made_of_sites_under_add_remove() {
 
 /// T1.6: a write that fails sends nothing, and the ledger refuses everything until it was read again.
 #[test]
-fn t1_6_a_failed_write_stops_the_ledger() {
+fn a_failed_write_stops_the_ledger() {
     for failure in [Failure::Refused, Failure::WrittenUnheard] {
         let (store, mut ledger) = fresh(100.0);
         let id = release(0, 0);
@@ -406,7 +406,7 @@ fn t1_6_a_failed_write_stops_the_ledger() {
 
 /// T1.3: every byte of every row, signature, attachment and factor is under a hash or a signature.
 #[test]
-fn t1_3_every_flipped_byte_is_detected() {
+fn every_flipped_byte_is_detected() {
     let (store, mut ledger) = fresh(1000.0);
     for round in 0..5 {
         let id = release(0, round);

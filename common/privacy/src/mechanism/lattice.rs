@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn t3_3_parameters_whose_sums_could_wrap_are_refused() {
+    fn parameters_whose_sums_could_wrap_are_refused() {
         assert!(lattice(1.0, 1.0 / 1024.0).is_ok());
         for noise in [1.0 / 2100.0, 1e-6, 1e-30, f64::MIN_POSITIVE] {
             assert!(lattice(1.0, noise).is_err(), "{noise}");

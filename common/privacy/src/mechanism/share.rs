@@ -305,7 +305,7 @@ mod tests {
 
     /// T3.4: μ = 2C/(γ s √h) for the sum, 2C/(γ s) for the share alone.
     #[test]
-    fn t3_4_events_of_sum_and_share_have_the_stated_mu() {
+    fn events_of_sum_and_share_have_the_stated_mu() {
         for (noise, shares) in [(23.4, 2), (23.4, 20), (7.0, 140), (1.3, 7), (4.0, 1000)] {
             let sum = sum(noise, shares);
             let mu = |event: DpEvent| match event {

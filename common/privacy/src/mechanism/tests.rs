@@ -124,7 +124,7 @@ fn squared_distance(a: &[i64], b: &[i64]) -> u128 {
 
 /// T3.1: whatever two terms are, their integer images have norm ≤ C_int and differ by at most 2·C_int, exactly.
 #[test]
-fn t3_1_integer_sensitivity_holds_for_a_million_random_and_adversarial_pairs() {
+fn integer_sensitivity_holds_for_a_million_random_and_adversarial_pairs() {
     let mut rng = ChaCha20Rng::from_seed([31; 32]);
     let mut unit = || {
         #[allow(clippy::cast_precision_loss, reason = "random test numbers")]
@@ -230,7 +230,7 @@ fn terms_that_are_not_finite_or_do_not_fit_count_as_zero() {
 
 /// T3.3: the worst case that `new` admits stays below 2⁶³, and the addition itself is checked.
 #[test]
-fn t3_3_the_worst_admitted_sum_does_not_wrap() {
+fn the_worst_admitted_sum_does_not_wrap() {
     let mut noise = 1.0;
     while Lattice::new(ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(noise / 2.0).unwrap()).is_ok() {
         noise /= 2.0;
@@ -288,7 +288,7 @@ fn sampled_releases_include_every_unit_with_probability_q() {
 
 /// T4.2: the event that breaks textbook floating-point noise ("off the lattice") never happens, for x = 0 and x = 1.
 #[test]
-fn t4_2_a_million_outputs_lie_on_the_lattice_in_both_worlds() {
+fn a_million_outputs_lie_on_the_lattice_in_both_worlds() {
     for (world, dimension, z) in [(0.0, 500_000, 1.0), (1.0, 500_000, 0.9)] {
         let mechanism = sum(dimension, 1.0, z, None);
         let rows = vec![(0..dimension).map(|i| (i, world)).collect::<Vec<_>>()];
@@ -340,7 +340,7 @@ fn a_permit_for_another_event_releases_nothing() {
 
 /// T4.4: no randomness, no release.
 #[test]
-fn t4_4_a_failing_generator_releases_nothing() {
+fn a_failing_generator_releases_nothing() {
     let mechanism = sum(3, 1.0, 1.0, Some(0.5));
     let result = run(&mechanism, Vec::new(), permit(&mechanism), &Broken);
     assert!(matches!(result, Err(ReleaseError::NoRandomness(_))));
@@ -360,7 +360,7 @@ fn the_event_says_what_ran() {
 
 /// A unit whose function panics contributes 0; the others are summed, and the site goes on.
 #[test]
-fn finding_gate_1_a_unit_that_panics_contributes_nothing() {
+fn a_unit_that_panics_contributes_nothing() {
     let rows = vec![vec![(0, 0.25)], vec![(7, 0.0)], vec![(1, 0.5)], vec![(7, 0.0)]];
     let panics: fn(&(), Summation<'_, Rows>) -> Result<Summed, ReleaseError> = |(), sum| {
         Ok(sum.each(|row, position, (), term| {
@@ -381,7 +381,7 @@ fn finding_gate_1_a_unit_that_panics_contributes_nothing() {
 
 /// What a function says after it looked at a record is not heard; before, it is.
 #[test]
-fn finding_gate_1_an_error_after_a_record_was_looked_at_is_not_heard() {
+fn an_error_after_a_record_was_looked_at_is_not_heard() {
     #[derive(Debug)]
     enum Told {
         Before,
@@ -423,7 +423,7 @@ fn finding_gate_1_an_error_after_a_record_was_looked_at_is_not_heard() {
 
 /// Shares of tables of any size lie within the bound that the ring was made for, and neighbours are as near as before.
 #[test]
-fn finding_privacy_6_a_shared_sum_of_too_many_units_is_brought_into_its_box() {
+fn a_shared_sum_of_too_many_units_is_brought_into_its_box() {
     let shared = ShareSum::new(2, ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(2.0).unwrap(), 1, 10, None, Terms::Units).unwrap();
     let event = shared.event();
     let share = |units: usize, last: f64| {

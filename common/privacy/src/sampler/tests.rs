@@ -120,7 +120,7 @@ fn uniform_numbers_are_uniform() {
 
 /// T4.1: chi-square against the exact probabilities, cells with at least 20 expected draws, the rest pooled.
 #[test]
-fn t4_1_discrete_gaussian_has_the_exact_probabilities() {
+fn discrete_gaussian_has_the_exact_probabilities() {
     let draws = 2_500_000u32;
     // Widths of strips that are an eighth of the scale, and widths that are more.
     for (seed, scale) in [(3, 1u32), (4, 4), (5, 64), (6, 1024), (15, 9), (16, 12), (17, 17), (18, 1001)] {
@@ -178,7 +178,7 @@ fn t4_1_discrete_gaussian_has_the_exact_probabilities() {
 /// The same at scales as they are used, of which 8 divides neither: in halves of strips on either side, and by the last bits.
 #[test]
 #[allow(clippy::cast_precision_loss, reason = "small integers")]
-fn t4_1_large_scales_have_the_exact_probabilities_of_half_strips_and_of_last_bits() {
+fn large_scales_have_the_exact_probabilities_of_half_strips_and_of_last_bits() {
     let draws = 2_000_000;
     for (seed, scale) in [(19, (1u64 << 20) + 1), (20, (1 << 21) - 1)] {
         let sampler = DiscreteGaussianSampler::new(scale).unwrap();
@@ -215,7 +215,7 @@ fn t4_1_large_scales_have_the_exact_probabilities_of_half_strips_and_of_last_bit
 }
 
 #[test]
-fn t4_1_the_largest_scale_does_not_overflow() {
+fn the_largest_scale_does_not_overflow() {
     let sampler = DiscreteGaussianSampler::new(MAX_SCALE).unwrap();
     let mut rng = stream(7);
     let mut squares = 0.0;

@@ -194,7 +194,7 @@ fn ids_depend_on_content_and_order() {
 
 /// The borders of contiguous shards are those of the declared number of units, whatever the table holds.
 #[test]
-fn finding_privacy_6_contiguous_shards_are_over_the_declared_slots() {
+fn contiguous_shards_are_over_the_declared_slots() {
     let scope = scope(PrivacyUnit::Record, Relation::ReplaceOne, 1);
     let cut = |units: u64, declared: u64, shards: u32| -> Vec<Vec<u64>> {
         let units = Units::new(Numbers((0..units).collect())).over_slots(declared);

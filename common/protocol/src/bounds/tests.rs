@@ -18,7 +18,7 @@ fn out(what: &'static str) -> Result<(), InvalidMessage> {
 }
 
 #[test]
-fn finding_attack_b1_a_declared_number_of_units_lies_between_1_and_2_to_the_32() {
+fn a_declared_number_of_units_lies_between_1_and_2_to_the_32() {
     let mut desk = Desk::new(&synchronous(2, 2));
     let before = desk.state();
     for units in [0, (1 << 32) + 1, u64::MAX - 1, u64::MAX] {
@@ -35,7 +35,7 @@ fn finding_attack_b1_a_declared_number_of_units_lies_between_1_and_2_to_the_32()
 
 /// Every integer of every signed message at the ends of its type, and at the ends of its bound.
 #[test]
-fn finding_attack_b1_every_integer_of_a_signed_message_is_compared_with_the_table() {
+fn every_integer_of_a_signed_message_is_compared_with_the_table() {
     let desk = Desk::joined(&synchronous(2, 2));
     let hello = desk.body("a");
     assert_eq!(said(&hello), Ok(()));
@@ -169,7 +169,7 @@ fn submit(desk: &mut Desk, name: &str, values: &[i64]) -> Result<(), Rejected> {
 }
 
 #[test]
-fn finding_attack_b7_a_lattice_vector_is_compared_with_the_bound_of_its_sum() {
+fn a_lattice_vector_is_compared_with_the_bound_of_its_sum() {
     let mut desk = Desk::joined(&lattice(""));
     let task = desk.coordinator.task().clone();
     let d = usize::try_from(task.message(0).unwrap().coordinates).unwrap();
@@ -205,7 +205,7 @@ fn finding_attack_b7_a_lattice_vector_is_compared_with_the_bound_of_its_sum() {
 
 /// A change that would leave no distribution opens no round: it is refused with its author's name, the round takes the others, and the state stays one.
 #[test]
-fn finding_attack_a3_a_change_that_leaves_no_distribution_is_refused_and_the_others_go_on() {
+fn a_change_that_leaves_no_distribution_is_refused_and_the_others_go_on() {
     let mut desk = Desk::joined(&synchronous(2, 2));
     for wrong in [[0.0, 0.0, 1e99, 0.0], [0.0, 0.0, -1e99, 0.0], [0.0, 0.0, -1.0, 0.0], [1e99, 0.0, 0.0, 0.0]] {
         let (update, bytes) = desk.update("c", &wrong);
@@ -252,7 +252,7 @@ fn a_site_fills_no_effect_of_another_site() {
 }
 
 #[test]
-fn finding_attack_b7_a_hello_with_more_units_than_the_task_admits_is_refused() {
+fn a_hello_with_more_units_than_the_task_admits_is_refused() {
     let mut desk = Desk::new(&lattice("max_units = 100"));
     let hello = Hello { nominal_units: Some(101), ..desk.body("a") };
     assert_eq!(desk.say("a", &hello), Err(Rejected::TooManyUnits { declared: 101, most: 100 }));
@@ -262,7 +262,7 @@ fn finding_attack_b7_a_hello_with_more_units_than_the_task_admits_is_refused() {
 
 /// Whole runs with the largest numbers that pass: each closes, and the posterior is finite.
 #[test]
-fn finding_attack_b1_b7_a_run_with_extreme_numbers_closes_and_its_posterior_is_finite() {
+fn a_run_with_extreme_numbers_closes_and_its_posterior_is_finite() {
     let task = lattice("");
     let mut desk = Desk::new(&task);
     for name in ["a", "b", "c"] {

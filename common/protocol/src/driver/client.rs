@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_attack_a1_a_jump_of_the_clock_ends_no_client_s_patience() {
+    fn a_jump_of_the_clock_ends_no_client_s_patience() {
         let waited = patience_of(true, Duration::from_secs(365 * 24 * 3600));
         assert!(waited >= Duration::from_secs(600) - ONE_TRY, "{waited:?}");
     }

@@ -435,7 +435,7 @@ fn policy_decides_before_anything_is_charged() {
 
 /// When an update leaves tells how long it took to compute; how much of that a task may show is for its sites to say.
 #[test]
-fn finding_attack2_10_a_site_may_ask_for_a_release_tick() {
+fn a_site_may_ask_for_a_release_tick() {
     let with = |tick: u64, least: u64| {
         let mut task = synchronous(2, 2);
         task.release_tick_seconds = tick;
@@ -624,7 +624,7 @@ fn claimed(site: &mut Site, witnessed: dp_pvi_privacy::ledger::LedgerHead, signe
 }
 
 #[test]
-fn finding_attack_weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_out() {
+fn weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_out() {
     let head = crate::testing::head(1000);
     let signed = |name: &str, change: &dyn Fn(&mut Hello)| {
         let mut hello = Participant::new(identity(name), lax(), 100, ledger(name, &MemoryStore::new(Unsealed), budget()).unwrap())
@@ -706,7 +706,7 @@ fn a_copy_with_fewer_rows_that_grew_past_the_witnessed_row_is_refused() {
 }
 
 #[test]
-fn finding_attack_weakness_1_a_receipt_cannot_lock_a_site_out_either() {
+fn weakness_1_a_receipt_cannot_lock_a_site_out_either() {
     let (mut desk, _, mut site, start) = asked(&synchronous(2, 2));
     let outgoing = train(&mut site, &start, [1.0; 4]);
     site.on_sending(&outgoing).unwrap();
@@ -718,7 +718,7 @@ fn finding_attack_weakness_1_a_receipt_cannot_lock_a_site_out_either() {
 }
 
 #[test]
-fn finding_attack_b9_a_posterior_that_is_not_finite_is_refused_before_it_is_paid_for() {
+fn a_posterior_that_is_not_finite_is_refused_before_it_is_paid_for() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let (_, _, mut site, start) = asked(&synchronous(3, 2));
         // A server that moved the posterior there, and says so in its transcript.
@@ -742,7 +742,7 @@ fn finding_attack_b9_a_posterior_that_is_not_finite_is_refused_before_it_is_paid
 }
 
 #[test]
-fn finding_attack_b9_a_posterior_of_another_length_is_refused() {
+fn a_posterior_of_another_length_is_refused() {
     let (_, _, mut site, start) = asked(&synchronous(3, 2));
     let longer: Arc<[f64]> = start.lambda.iter().copied().chain([0.0]).collect();
     let mut lie = next_round(&start, Vec::new(), |h| h.lambda = vector_hash(&longer));
@@ -755,7 +755,7 @@ fn finding_attack_b9_a_posterior_of_another_length_is_refused() {
 }
 
 #[test]
-fn finding_attack_b6_a_transcript_has_no_more_rounds_than_the_task() {
+fn a_transcript_has_no_more_rounds_than_the_task() {
     let (_, _, mut site, start) = asked(&synchronous(2, 2));
     let mut previous = start.header.peek().unwrap();
     let mut entries = Vec::new();
@@ -781,7 +781,7 @@ fn finding_attack_b6_a_transcript_has_no_more_rounds_than_the_task() {
 }
 
 #[test]
-fn finding_newcomer_3_whatever_a_site_objects_to_reaches_the_server_with_a_public_reason() {
+fn whatever_a_site_objects_to_reaches_the_server_with_a_public_reason() {
     // A task that this program cannot read: there is a run to refuse all the same.
     let mut a = site("a", &MemoryStore::new(Unsealed));
     let error = greeted(&mut a, |w| w.task.push(b' ')).unwrap_err();

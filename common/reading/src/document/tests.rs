@@ -296,7 +296,7 @@ fn statements_say_what_the_whole_plan_costs() {
 
 /// A budget that grows from visit to visit: the visits that were answered may be the dear ones.
 #[test]
-fn finding_privacy_4_no_ledger_books_more_than_the_statement_says() {
+fn no_ledger_books_more_than_the_statement_says() {
     let site = ClientId::new("hospital-1").unwrap();
     for (growth, first_three, answered_three) in [(3.0, 0.499, 0.955), (10.0, 0.424, 0.996)] {
         let text = format!(
@@ -325,7 +325,7 @@ fn finding_privacy_4_no_ledger_books_more_than_the_statement_says() {
 }
 
 #[test]
-fn finding_attack_b7_a_run_without_a_posterior_has_a_document_all_the_same() {
+fn a_run_without_a_posterior_has_a_document_all_the_same() {
     let task = private();
     let infinite = [f64::NAN, f64::INFINITY, 1.0, 1.0];
     let Err(DocumentError::Parameters(problem)) = PosteriorDocument::new(&task, 0, 1, &infinite, vec![], vec![]) else {

@@ -93,7 +93,7 @@ fn the_bound_on_a_direction_holds_and_is_no_giant() {
 
 /// Attack A4 (a): one number off the diagonal, within the norm that so many units have.
 #[test]
-fn finding_attack_a4_products_of_no_records_are_refused() {
+fn products_of_no_records_are_refused() {
     let task = natural(FULL);
     for (visit, at) in [(0, 0), (1, 3)] {
         let shape = moments(&task, visit, 20_000);
@@ -142,7 +142,7 @@ fn a_mean_field_has_the_shape_of_its_diagonal() {
 
 /// At a state where the coefficients are far out, records that agree have nothing more to say.
 #[test]
-fn finding_attack_a4_nobody_pushes_the_posterior_on_in_its_own_direction() {
+fn nobody_pushes_the_posterior_on_in_its_own_direction() {
     let task = natural(FULL);
     let mut state = task.rule().initial();
     // The point of the round follows λ: (0, 3, 0) with the precision 100.
@@ -180,7 +180,7 @@ fn finding_attack_a4_nobody_pushes_the_posterior_on_in_its_own_direction() {
 
 /// Who told of no records at the first visit has next to nothing to say later, and honest records go together.
 #[test]
-fn finding_attack_a4_a_later_part_is_of_the_records_of_the_first_visit() {
+fn a_later_part_is_of_the_records_of_the_first_visit() {
     let task = natural(FULL);
     let state = task.rule().initial();
     let mut rng = chacha20::ChaCha20Rng::from_seed([11; 32]);
@@ -245,7 +245,7 @@ fn change_to(task: &ResolvedTask, fit: &[f64], rest: &[f64]) -> Result<(), Misfi
 
 /// Attack A3: a change that leaves no distribution, or an absurd one, of an update without protection, in both families.
 #[test]
-fn finding_attack_a3_a_change_that_leaves_no_distribution_is_refused() {
+fn a_change_that_leaves_no_distribution_is_refused() {
     let plain = task("", "update = \"pvi\"", "");
     assert_eq!(change_to(&plain, &[3.0, 0.0, -1.0, 9.0, 5.0, 2.0], &[]), Ok(()));
     // Far from the prior, and certain of it, as a hundred million records are.
@@ -261,7 +261,7 @@ fn finding_attack_a3_a_change_that_leaves_no_distribution_is_refused() {
 
 /// Attack A3: an update with protection stays within what the declared units give.
 #[test]
-fn finding_attack_a3_a_protected_change_stays_within_its_trust_region() {
+fn a_protected_change_stays_within_its_trust_region() {
     let task = task("", "update = \"dp-optimisation\"", "epsilon = 1.0\n");
     let (good, far, nothing) = ([4.0, 0.0, 0.0, 50.0, 60.0, 50.0], 1e7, [0.0; 9]);
     assert_eq!(change_to(&task, &good, &nothing), Ok(()));

@@ -216,7 +216,7 @@ fn the_specification_names_the_fields_of_all_kinds_and_no_others() {
 
 /// What was accepted: an aggregated run whose statements speak of local trust, without the fallback, of another unit, of nothing released.
 #[test]
-fn finding_b6_statements_of_an_aggregated_run_cannot_speak_of_local_trust() {
+fn statements_of_an_aggregated_run_cannot_speak_of_local_trust() {
     let given = Given::of(*KINDS.iter().find(|(name, _)| *name == "aggregated").unwrap());
     let fields: serde_json::Value = serde_json::from_str(&given.file).unwrap();
     let mut lies = fields.clone();

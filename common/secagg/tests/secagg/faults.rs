@@ -52,7 +52,7 @@ fn without(request: &CloseRequest, position: usize) -> CloseRequest {
 
 /// T2.2: U, then U \ {i}: the difference of two answers would be one site's mask.
 #[test]
-fn t2_2_a_second_set_is_refused_also_after_restart_and_restore() {
+fn a_second_set_is_refused_also_after_restart_and_restore() {
     let mut world = small();
     let (_, closing, _) = closing(&mut world, &[0, 1, 2, 3, 4]);
     let request = closing.request();
@@ -90,7 +90,7 @@ fn t2_2_a_second_set_is_refused_also_after_restart_and_restore() {
 
 /// A crash between CLOSED and the answer: the same set gives the same bytes, another one nothing.
 #[test]
-fn t2_2_a_crash_after_closed_leaves_one_set_only() {
+fn a_crash_after_closed_leaves_one_set_only() {
     struct Torn(MemoryStore, u32);
     impl SummerStore for Torn {
         fn head(&self) -> Result<Option<Head>, dp_pvi_secagg::summer::StoreError> {
@@ -143,7 +143,7 @@ fn closing_answer_is_right(world: &World, closing: &Closing, answer: &dp_pvi_sec
 }
 
 #[test]
-fn t2_3_too_few_is_refused_by_server_summer_and_client() {
+fn too_few_is_refused_by_server_summer_and_client() {
     let mut world = small();
     let header = world.header();
     let mut collecting = world.collecting(&header);
@@ -175,7 +175,7 @@ fn t2_3_too_few_is_refused_by_server_summer_and_client() {
 /// Faults in the set: duplicates, strangers, other commitments. (Overlapping lists of survivors and dropouts are another system's
 /// fault: here there is one list only, each name once; a second list is a second closing, refused in T2.2.)
 #[test]
-fn t2_3_sets_that_break_the_rules_are_refused() {
+fn sets_that_break_the_rules_are_refused() {
     let mut world = small();
     let (header, closing, parts) = closing(&mut world, &[0, 1, 2, 3]);
     let request = closing.request();
@@ -234,7 +234,7 @@ fn t2_3_sets_that_break_the_rules_are_refused() {
 }
 
 #[test]
-fn t2_3_two_headers_and_other_models_are_refused() {
+fn two_headers_and_other_models_are_refused() {
     let mut world = small();
     let offer = world.summer.offer(&mut world.rng).unwrap();
     assert_eq!(world.summer.offer(&mut world.rng).unwrap(), offer, "one key a round");
@@ -268,7 +268,7 @@ fn t2_3_two_headers_and_other_models_are_refused() {
 
 /// Fault of another system: thresholds come from the server. Here no header and no charter below a floor is accepted.
 #[test]
-fn t2_3_lowered_thresholds_are_refused() {
+fn lowered_thresholds_are_refused() {
     let mut world = small();
     let offer = world.summer.offer(&mut world.rng).unwrap();
     let round_key = offer.open(&world.charter.body().summer).unwrap().key;
@@ -392,7 +392,7 @@ fn negative_no_client_is_a_survivor_and_a_dropout() {
 }
 
 #[test]
-fn t2_3_replayed_and_forked_rounds_are_refused() {
+fn replayed_and_forked_rounds_are_refused() {
     let mut world = small();
     let sites = [0, 1, 2, 3];
     let (header, closing, mut parts) = closing(&mut world, &sites);
@@ -522,7 +522,7 @@ fn sum_of(request: &dp_pvi_secagg::plan::PlanRequest, vector: &[i64]) -> Result<
 
 /// Each half of the bound turns vectors away that the other admits, and the number of terms is that of a sample.
 #[test]
-fn finding_attack_b7_an_aggregated_sum_out_of_bounds_ends_the_round_and_names_nobody() {
+fn an_aggregated_sum_out_of_bounds_ends_the_round_and_names_nobody() {
     let bound = |request: &dp_pvi_secagg::plan::PlanRequest| SumBound::of_shares(&request.plan().unwrap().mechanism, 3);
     #[allow(clippy::cast_possible_truncation)]
     let longest = |request: &dp_pvi_secagg::plan::PlanRequest| bound(request).norm().floor() as i64;
@@ -555,7 +555,7 @@ fn finding_attack_b7_an_aggregated_sum_out_of_bounds_ends_the_round_and_names_no
 
 /// Every integer of a charter's text beyond its bound: refused where the text is read, before anything is computed from it.
 #[test]
-fn finding_attack_b1_every_integer_of_a_charter_is_bounded() {
+fn every_integer_of_a_charter_is_bounded() {
     let good = body(&request(MEMBERS, 2, 5), 3);
     let read = |change: &dyn Fn(&mut CharterBody)| {
         let mut body = good.clone();

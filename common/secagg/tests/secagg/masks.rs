@@ -82,7 +82,7 @@ fn commitments_equal_those_of_an_independent_program() {
 /// A summer knows every mask. It guesses a site's noised vector of two numbers (here: it guesses right), masks the guess and compares it
 /// with whatever the site signed for it. Without the salt, which goes to the server only, nothing there says that the guess is right.
 #[test]
-fn finding_attack_commitments_do_not_let_a_summer_test_guesses() {
+fn commitments_do_not_let_a_summer_test_guesses() {
     let mut world = World::new(&request(4, 0, 2), 1);
     let guess = plain(world.mechanism(), world.shard(0), 0, 5);
     let header = world.header();
@@ -118,7 +118,7 @@ fn finding_attack_commitments_do_not_let_a_summer_test_guesses() {
 /// T2.4: each of the 256 seed bits changes half of the output. A seed that is folded to 32 bits passes that too for single bits, but not
 /// the second half: two bits that a fold of any width that divides 256 would cancel.
 #[test]
-fn t2_4_every_seed_bit_changes_half_of_the_mask() {
+fn every_seed_bit_changes_half_of_the_mask() {
     let words = 256;
     let distance = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
     let base = first(mask([0x5a; 32], 1, 1), words);
@@ -155,7 +155,7 @@ fn negative_seeds_are_not_folded_to_32_bits() {
 /// T2.4: bytes at each of the eight positions in a word, 2²¹ words: chi-square of 255 degrees; all of them within 4.5 sd.
 /// Fault of another system: `randint(0, range − 1)` never gives range − 1; every value of every byte is reached here.
 #[test]
-fn t2_4_mask_bytes_are_uniform_and_reach_the_full_range() {
+fn mask_bytes_are_uniform_and_reach_the_full_range() {
     let mut counts = vec![[0u32; 256]; 8];
     let words = 1 << 21;
     let mut stream = mask([3; 32], 9, 2);
@@ -208,7 +208,7 @@ fn negative_no_mask_value_is_missed() {
 
 /// T2.4: no two rounds, and no two clients, share a mask, even under a generator that repeats its seed.
 #[test]
-fn t2_4_no_two_rounds_or_clients_share_a_mask() {
+fn no_two_rounds_or_clients_share_a_mask() {
     let mut seen = BTreeSet::new();
     for header in 0..20 {
         for site in 0..20 {
@@ -220,7 +220,7 @@ fn t2_4_no_two_rounds_or_clients_share_a_mask() {
 
 /// T2.5: two-sample Kolmogorov–Smirnov of 2¹⁹ words each: what the server sees of x = 0 and of a saturated x.
 #[test]
-fn t2_5_the_server_cannot_tell_zero_from_a_saturated_vector() {
+fn the_server_cannot_tell_zero_from_a_saturated_vector() {
     let dimension = 1 << 19;
     let mut world = World::new(&request(3, 0, dimension), 1);
     let header = world.header();

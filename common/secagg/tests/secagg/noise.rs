@@ -15,7 +15,7 @@ fn adult(members: u32, units: u64) -> PlanRequest {
 
 /// T3.1 is the gate's (`dp-pvi-privacy`, a million pairs); here: what leaves it is within what the planner counted on.
 #[test]
-fn t3_1_shares_stay_within_the_bound_that_the_planner_counts_on() {
+fn shares_stay_within_the_bound_that_the_planner_counts_on() {
     let world = World::new(&request(3, 0, 105), 1);
     for size in [0.0, 1.0, 1e300] {
         let vector = plain(world.mechanism(), Shard { size, ..world.shard(0) }, 0, 3);
@@ -25,7 +25,7 @@ fn t3_1_shares_stay_within_the_bound_that_the_planner_counts_on() {
 
 /// T3.2: worst-case coherent truncation bias below 1 % of the noise, in 64 and 32 bits; 16 bits are refused.
 #[test]
-fn t3_2_rounding_loss_is_small_in_64_and_32_bits_and_16_bits_are_refused() {
+fn rounding_loss_is_small_in_64_and_32_bits_and_16_bits_are_refused() {
     for members in [10, 50, 200] {
         for units in [1, 10] {
             let request = adult(members, units);
@@ -46,7 +46,7 @@ fn t3_2_rounding_loss_is_small_in_64_and_32_bits_and_16_bits_are_refused() {
 
 /// T3.3: the planner's condition at its edge, and sums at the edge do not wrap.
 #[test]
-fn t3_3_parameters_that_could_overflow_are_refused() {
+fn parameters_that_could_overflow_are_refused() {
     let request = PlanRequest { max_rounding_loss: f64::INFINITY, ..adult(10, 1) };
     let figures = request.plan().unwrap().figures;
     // The largest N that fits, by the formula M·N·C_int + 64M(s+1) < 2⁶³.
@@ -86,7 +86,7 @@ fn planner_says_when_aggregation_buys_nothing() {
 
 /// T3.4: sums of h to M shares have h·s² to M·s², within 1 % over 4·10⁵ draws (4.5 sd of the estimate).
 #[test]
-fn t3_4_variance_of_the_sum_of_shares() {
+fn variance_of_the_sum_of_shares() {
     let plan = request(10, 2, 105).plan().unwrap();
     let scale = plan.mechanism.scale();
     let sampler = DiscreteGaussianSampler::new(scale).unwrap();
@@ -108,7 +108,7 @@ fn t3_4_variance_of_the_sum_of_shares() {
 
 /// T3.4: joint ε is that of μ = 2C√S/(zC); fallback ε that of μ√h; both against the closed form, never below it.
 #[test]
-fn t3_4_joint_and_fallback_epsilon_follow_the_formulas() {
+fn joint_and_fallback_epsilon_follow_the_formulas() {
     let delta = Delta::new(1e-5).unwrap();
     // Fallback ε where the joint ε is 1, from the formulas of `common/privacy/proofs/shares.md`.
     for (honest, fallback) in [(2, 1.47), (4, 2.15), (7, 2.95), (20, 5.4), (35, 7.5), (80, 12.5), (140, 17.9)] {
@@ -133,7 +133,7 @@ fn t3_4_joint_and_fallback_epsilon_follow_the_formulas() {
 /// lattice really has where z = 24 was asked for: s is 24·2²⁰/√h shifted into [2²⁰, 2²¹), and one more. From δ = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)
 /// by mpmath 1.3.0.
 #[test]
-fn t3_4_epsilon_is_never_below_a_reference_of_fifty_digits() {
+fn epsilon_is_never_below_a_reference_of_fifty_digits() {
     let delta = Delta::new(1e-5).unwrap();
     for (honest, scale, joint, fallback) in [
         (4, 1_572_865, 0.981_467_537_426_178_5, 2.113_977_310_115_335),

@@ -38,7 +38,7 @@ fn exact(members: u32, dropouts: u32, dimension: u32) {
 }
 
 #[test]
-fn t2_1_sum_is_exact_for_few_sites() {
+fn sum_is_exact_for_few_sites() {
     for dimension in [1, 105, 10_000] {
         exact(3, 0, dimension);
         for dropouts in [0, 1, 4] {
@@ -48,21 +48,21 @@ fn t2_1_sum_is_exact_for_few_sites() {
 }
 
 #[test]
-fn t2_1_sum_is_exact_for_a_hundred_sites() {
+fn sum_is_exact_for_a_hundred_sites() {
     for (dropouts, dimension) in [(0, 1), (30, 105), (5, 105), (10, 10_000)] {
         exact(100, dropouts, dimension);
     }
 }
 
 #[test]
-fn t2_1_sum_is_exact_for_a_thousand_sites() {
+fn sum_is_exact_for_a_thousand_sites() {
     exact(1000, 200, 1);
     exact(1000, 100, 105);
     exact(1000, 0, 10_000);
 }
 
 #[test]
-fn t2_1_sum_is_exact_for_long_vectors() {
+fn sum_is_exact_for_long_vectors() {
     exact(3, 0, 1_000_000);
     streamed(10, 3, 1_000_000);
 }
@@ -70,7 +70,7 @@ fn t2_1_sum_is_exact_for_long_vectors() {
 /// The two largest of the design's sizes, with O(d) memory: 2·M·d draws of exact noise, minutes of processor time.
 #[test]
 #[ignore = "long: tests/long.sh secagg"]
-fn t2_1_sum_is_exact_for_long_vectors_of_many_sites() {
+fn sum_is_exact_for_long_vectors_of_many_sites() {
     streamed(100, 10, 1_000_000);
     streamed(1000, 0, 1_000_000);
 }
@@ -98,7 +98,7 @@ fn streamed(members: u32, dropouts: u32, dimension: u32) {
 
 /// T2.6, the part that is not time (that part is `cargo bench -p dp-pvi-secagg`): what a site and the server send.
 #[test]
-fn t2_6_an_upload_of_a_million_coordinates_is_below_8_01_megabytes() {
+fn an_upload_of_a_million_coordinates_is_below_8_01_megabytes() {
     let sizes = |members: u32, dimension: u32| {
         let mut world = World::new(&request(members, 0, dimension), 1);
         let header = world.header();

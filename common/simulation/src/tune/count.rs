@@ -227,7 +227,7 @@ mod tests {
 
     /// An attempt ends with k with exactly the stated multiple of P(K = k): all decisions are walked through.
     #[test]
-    fn finding_accounting_3_the_number_of_trials_has_the_law_of_its_theorem() {
+    fn the_number_of_trials_has_the_law_of_its_theorem() {
         for mean in [1.5, 5.0, 40.0] {
             let Trials::Logarithmic(gamma) = Trials::new(TrialsKind::Logarithmic, mean).unwrap() else { panic!() };
             assert!(gamma.mean() <= mean && Gamma(gamma.0 - 1).mean() > mean);

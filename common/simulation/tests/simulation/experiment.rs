@@ -241,7 +241,7 @@ fn a_private_choice_costs_what_it_says_and_tells_the_best_alone() {
 
 /// No seed that anybody knows takes part: the same command releases another posterior every time.
 #[test]
-fn finding_privacy_3_noise_and_coins_of_tune_come_from_the_operating_system() {
+fn noise_and_coins_of_tune_come_from_the_operating_system() {
     let directory = directory();
     let file = directory.path().join("tune.toml");
     std::fs::write(&file, tunable() + &TUNE.replace("expected_trials = 5", "expected_trials = 1").replace("1e-6", "0.3")).unwrap();
@@ -256,7 +256,7 @@ fn finding_privacy_3_noise_and_coins_of_tune_come_from_the_operating_system() {
 
 /// Nothing but a trial looks at a private record.
 #[test]
-fn finding_privacy_3_tune_looks_at_no_private_record_outside_a_trial() {
+fn tune_looks_at_no_private_record_outside_a_trial() {
     let directory = directory();
     let file = directory.path().join("tune.toml");
     let one_table = tunable().replace("slicing = \"files\"", "number = 4").replace("add-remove", "replace-one");
@@ -280,7 +280,7 @@ fn finding_privacy_3_tune_looks_at_no_private_record_outside_a_trial() {
 
 /// Every selection is written down: the next one on the same records reads it, whatever its sites are, and a budget holds all of them.
 #[test]
-fn finding_privacy_3_every_selection_is_booked_in_a_ledger_that_the_next_one_reads() {
+fn every_selection_is_booked_in_a_ledger_that_the_next_one_reads() {
     let directory = directory();
     let (file, ledger) = (directory.path().join("tune.toml"), directory.path().join("ledger"));
     std::fs::write(&file, tunable() + &TUNE.replace("expected_trials = 5", "expected_trials = 1").replace("1e-6", "0.3")).unwrap();
@@ -314,7 +314,7 @@ fn finding_privacy_3_every_selection_is_booked_in_a_ledger_that_the_next_one_rea
 
 /// A process that holds private records leaves no core file.
 #[test]
-fn finding_attack_b8_the_simulation_leaves_no_core() {
+fn the_simulation_leaves_no_core() {
     let directory = directory();
     let file = directory.path().join("small.toml");
     let mut child = Command::new(env!("CARGO_BIN_EXE_dp-pvi-sim"))

@@ -385,7 +385,7 @@ fn an_aggregated_run_is_suspended_and_goes_on_with_the_same_sums() {
 /// A site that says nothing draws three rounds out to their deadline. From then on no round waits for it, as long as the others are as many as a sum
 /// needs; it is in no sum, and the sums are those of the others. When it speaks again it is in them again.
 #[test]
-fn finding_attack_weakness_7_a_silent_site_under_aggregated_trust_is_not_waited_for() {
+fn weakness_7_a_silent_site_under_aggregated_trust_is_not_waited_for() {
     const ROUNDS: u32 = 90;
     let task = task(ROUNDS, 1);
     let (mut federation, shares) = federation(&task, 8);
@@ -424,7 +424,7 @@ fn finding_attack_weakness_7_a_silent_site_under_aggregated_trust_is_not_waited_
 /// One liar among four: the sum is longer than four honest sites can make it. The round ends, and with it the run; the transcript lists nobody, and
 /// the reason, which names nobody, is a fact of the run that a restarted server still knows.
 #[test]
-fn finding_attack_b7_a_liar_under_aggregated_trust_ends_the_run_and_is_not_named() {
+fn a_liar_under_aggregated_trust_ends_the_run_and_is_not_named() {
     let task = task(3, 0);
     let (mut federation, shares) = federation(&task, 4);
     let liar = &mut federation.sites[1];
@@ -472,7 +472,7 @@ fn without_a_summer_no_round_opens_and_the_run_ends_with_a_name() {
 
 /// A site whose seed the summer cannot open, under a charter that allows nobody to be missing: the run ends, and everybody is told whose seed it was.
 #[test]
-fn finding_attack_a5_a_site_whose_seed_cannot_be_opened_is_named_in_the_outcome() {
+fn a_site_whose_seed_cannot_be_opened_is_named_in_the_outcome() {
     let task = task(2, 0);
     let (federation, _) = federation(&task, 2);
     let settings = federation.settings_of(federation.run);
@@ -540,7 +540,7 @@ fn a_refusal_for_good_ends_only_a_run_that_waits_for_the_summer() {
 
 /// A summer's disk that is full for a while: the summer refuses for now, never for good, and then gives the answer that it would have given.
 #[test]
-fn finding_attack_weakness_3_a_summer_whose_store_fails_is_asked_again() {
+fn weakness_3_a_summer_whose_store_fails_is_asked_again() {
     struct Full(Rc<std::cell::Cell<u32>>);
     impl SummerStores for Full {
         type Store = MemoryStores;

@@ -123,7 +123,7 @@ fn a_plain_contour_lies_between_the_bounds() {
 
 /// The rows that were once loose, with what the grid certifies for them.
 #[test]
-fn finding_accounting_loose_rows_are_narrow_and_within_the_grids() {
+fn loose_rows_are_narrow_and_within_the_grids() {
     for (pair, times, delta) in [
         (Pair::replace(1.0 / 0.81, 1.5e-5), 60_423, 1.5e-12),
         (Pair::remove(1.0, 1e-6), 1_000_000, 1e-10),

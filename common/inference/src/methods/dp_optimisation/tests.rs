@@ -236,7 +236,7 @@ fn positivity_preserving_steps_stay_positive() {
 /// Numbers of a task that nobody means: with them squares of gradients vanished, so that the norm of a record of any length was told as 0. The
 /// resolver refuses them; where no resolver stands between, there is no mechanism for such a C, and with another one nothing is added that has no norm.
 #[test]
-fn finding_privacy_5_a_record_is_clipped_whatever_the_noise_of_the_output_is() {
+fn a_record_is_clipped_whatever_the_noise_of_the_output_is() {
     let build = |noise_sd: f64, clip: f64| {
         let network = NeuralNetworkSpec { hidden: vec![], output: NetworkOutput::Number { noise_sd }, samples: 1 };
         let d = network.network(FEATURES).unwrap().dimension();

@@ -245,7 +245,7 @@ fn one_unit_moves_the_sum_by_at_most_the_declared_sensitivity() {
 
 /// T1.4: what a site sums in the second round is the same whatever its noise was in the first, for every state that is offered.
 #[test]
-fn t1_4_the_state_holds_no_noise_that_was_not_released() {
+fn the_state_holds_no_noise_that_was_not_released() {
     let raw = random_units(6, 20, 3);
     for spec in registry() {
         let task = task_with(&spec, ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::MeanField, 3, 0.5);

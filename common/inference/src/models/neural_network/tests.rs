@@ -319,7 +319,7 @@ fn wide_length(values: &[f64]) -> (f64, i32) {
 /// Path `sum` over the whole range of its inputs: whatever features, targets, weights and the noise of an output are, the norm that is told is
 /// that of what is added, and what is added with the mechanism's factor is no longer than C.
 #[test]
-fn finding_privacy_5_norms_are_those_of_what_is_added_over_the_whole_range() {
+fn norms_are_those_of_what_is_added_over_the_whole_range() {
     let mut stream = stream(55);
     let mut seen = [0u32; 3];
     for case in 0..120 {
@@ -377,7 +377,7 @@ fn finding_privacy_5_norms_are_those_of_what_is_added_over_the_whole_range() {
 
 /// Observation noise and targets at which the square of a derivative is below every number: the norm that is told is not 0 while something is added.
 #[test]
-fn finding_privacy_5_a_gradient_whose_square_vanishes_is_not_told_as_none() {
+fn a_gradient_whose_square_vanishes_is_not_told_as_none() {
     let network = Network::new(D, &[], Output::Number { noise_sd: 1e85 }).unwrap();
     let point = point(&[0.0; D], &[-1.0; D], ScaleCoordinate::LogScale);
     let gradients = BatchGradients::new(&network, &point, 1);

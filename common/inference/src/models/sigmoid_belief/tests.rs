@@ -107,7 +107,7 @@ fn the_promises_of_the_batched_sum_are_kept() {
 /// Path `sum` over the whole range of its inputs: pixels from subnormal numbers to 1e300, and networks whose hidden units and E ω are as small as they
 /// come. The told norm is that of what is added, and what is added is no longer than C.
 #[test]
-fn finding_privacy_5_norms_of_images_are_those_of_what_is_added_over_the_whole_range() {
+fn norms_of_images_are_those_of_what_is_added_over_the_whole_range() {
     const VISIBLE: usize = 6;
     let mut stream = ChaCha20Rng::seed_from_u64(77);
     let mut tiny = 0;
@@ -152,7 +152,7 @@ fn finding_privacy_5_norms_of_images_are_those_of_what_is_added_over_the_whole_r
 /// is 0 while something is added. Numbers as small as that are made 0 before norm and sum are taken ([`Prepared::fit`]), so both are 0. At the other end
 /// stand records of 1e200, whose squares are no numbers: pixels are cut to 1 first.
 #[test]
-fn finding_privacy_5_images_whose_squares_vanish_or_overflow_are_told_as_what_is_added() {
+fn images_whose_squares_vanish_or_overflow_are_told_as_what_is_added() {
     const VISIBLE: usize = 6;
     let shape = Shape::new(VISIBLE as u32, 3).unwrap();
     let scales = shape.sensitivities().map(|scale| scale * 6f64.sqrt());

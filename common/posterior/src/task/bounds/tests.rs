@@ -63,7 +63,7 @@ fn visit(task: &mut ResolvedTask, visits: u32) {
 }
 
 #[test]
-fn finding_attack_steps_and_numbers_of_a_task_are_bounded_before_anything_is_built() {
+fn steps_and_numbers_of_a_task_are_bounded_before_anything_is_built() {
     // As a server resolves it (`check`).
     let pvi = |more: &str| format!("{STEPS}\n{more}");
     refused(|| resolved(LOGISTIC, &pvi("steps = 4294967295"), RECORDS, SCHEMA), "4294967295 passes");

@@ -77,7 +77,7 @@ fn opens_with(copy: &Path, at_least: u64) -> bool {
 }
 
 #[test]
-fn finding_attack_b2_a_copy_beside_the_writer_holds_every_row_or_is_refused() {
+fn a_copy_beside_the_writer_holds_every_row_or_is_refused() {
     let folder = memory();
     let path = folder.path().join("ledger.db");
     let (written, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -223,7 +223,7 @@ fn a_copy_after_kill_9_holds_every_row_or_is_refused_and_the_original_always_ope
 
 /// The attack: ten rounds, kill −9, the one file that everybody copies, and a server that remembers nothing.
 #[test]
-fn finding_attack_b2_a_copy_of_the_file_alone_knows_all_spending() {
+fn a_copy_of_the_file_alone_knows_all_spending() {
     let folder = memory();
     let path = folder.path().join("signed.db");
     let (mut child, mut counts) = writer(&path);
@@ -294,7 +294,7 @@ fn unmended(_: SqliteLedger) -> Result<(), StoreError> {
 
 /// Whoever has the copy may send once more what the lost ledger has sent under the reservation.
 #[test]
-fn finding_attack2_4_what_a_restored_copy_has_reserved_is_closed_before_it_has_the_ledger_s_name() {
+fn what_a_restored_copy_has_reserved_is_closed_before_it_has_the_ledger_s_name() {
     let folder = memory();
     let (path, target) = (folder.path().join("ledger.db"), folder.path().join("backup.db"));
     drop(SqliteLedger::create(&path).unwrap());
@@ -351,7 +351,7 @@ fn kept(path: &Path, place: &Path) -> Result<FileLedger, LedgerError> {
 }
 
 #[test]
-fn finding_attack_b2_a_ledger_below_the_second_place_is_refused() {
+fn a_ledger_below_the_second_place_is_refused() {
     let folder = memory();
     let (path, place) = (folder.path().join("ledger.db"), folder.path().join("state").join("lung.head"));
     let mut ledger = open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap();
@@ -463,7 +463,7 @@ fn an_old_copy_is_accepted_only_frozen() {
 
 /// Two copies of one ledger in two programs, each with a lock of its own, and one second place: only one of them may charge.
 #[test]
-fn finding_attack3_6_two_copies_do_not_spend_at_the_same_time() {
+fn two_copies_do_not_spend_at_the_same_time() {
     let folder = memory();
     let (path, copy, place) = (folder.path().join("ledger.db"), folder.path().join("copy.db"), folder.path().join("lung.head"));
     drop(open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap());

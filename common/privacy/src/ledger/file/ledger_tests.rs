@@ -79,7 +79,7 @@ pub(super) fn round(ledger: &mut FileLedger, number: u32) {
 }
 
 #[test]
-fn t1_3_an_old_copy_is_refused_while_the_witness_is_up() {
+fn an_old_copy_is_refused_while_the_witness_is_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let mut ledger = open(&path).unwrap();
@@ -103,7 +103,7 @@ fn t1_3_an_old_copy_is_refused_while_the_witness_is_up() {
 }
 
 #[test]
-fn t1_6_a_full_disk_at_commit_keeps_the_reservation_and_nothing_else() {
+fn a_full_disk_at_commit_keeps_the_reservation_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let store = SqliteLedger::create(&path).unwrap().unwrap();
@@ -222,7 +222,7 @@ fn a_changed_byte_is_noticed_or_nothing_stands_there() {
 
 /// A reservation gave a permit at every opening of the ledger: any number of results for one charge.
 #[test]
-fn finding_gate_one_charge_mints_once_a_process_and_few_times_at_all() {
+fn one_charge_mints_once_a_process_and_few_times_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
     let reserve = || open(&path).unwrap().reserve(&release(0), &DpEvent::NonPrivate, Hash([1; 32])).map(drop);

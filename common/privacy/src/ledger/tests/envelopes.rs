@@ -132,7 +132,7 @@ fn a_planned_run_has_a_fallback() {
 /// The envelope that is compared with the budget is the one that is written, also where the fallback of other runs has used more of F: the visits of a run that was admitted
 /// are not refused afterwards.
 #[test]
-fn finding_what_is_compared_is_what_is_booked() {
+fn what_is_compared_is_what_is_booked() {
     let store = MemoryStore::new(Unsealed);
     let mut ledger = open(&store, budget(50.0)).unwrap();
     for number in 0..9 {

@@ -52,7 +52,7 @@ fn a_private_change_moves_a_private_state_iff_the_update_was_included() {
 
 /// How many private words there are is a function of the records. A refusal of one number and not of another would be seen by the server.
 #[test]
-fn finding_attack2_7_no_answer_depends_on_the_length_of_a_private_state() {
+fn no_answer_depends_on_the_length_of_a_private_state() {
     let (store, mut ledger) = fresh(1000.0);
     for (round, words) in [&[1.0, 2.0][..], &[1.0, 1.0, 3.0], &[4.0], &[]].iter().enumerate() {
         let id = release(0, u32::try_from(round).unwrap());
@@ -212,7 +212,7 @@ fn a_runs_shard_salt_outlives_crashes_and_is_the_runs_own() {
 
 /// What a store sees of a private state: no word of it, under any key but the site's.
 #[test]
-fn finding_gate_3_a_store_sees_no_private_word() {
+fn a_store_sees_no_private_word() {
     let store = MemoryStore::new(Unsealed);
     let mut ledger = open(&store, budget(100.0)).unwrap();
     let words = [70.01, -3.5, 1e-300];
@@ -240,7 +240,7 @@ fn finding_gate_3_a_store_sees_no_private_word() {
 
 /// A message says the release, the header and the head that the ledger has, or is not committed.
 #[test]
-fn finding_gate_5_a_message_claims_what_the_ledger_charged() {
+fn a_message_claims_what_the_ledger_charged() {
     let (_, mut ledger) = fresh(100.0);
     let id = release(0, 0);
     ledger.reserve(&id, &event(), header(0)).unwrap();
@@ -265,7 +265,7 @@ fn finding_gate_5_a_message_claims_what_the_ledger_charged() {
 
 /// A private change that panicked: it is committed and settled like any other, at any time of a run, and moves nothing.
 #[test]
-fn finding_gate_a_change_that_panicked_leaves_the_state_as_it_is() {
+fn a_change_that_panicked_leaves_the_state_as_it_is() {
     let broken = || Pending::Private(Sensitive::of(0.0).map(&crate::Argument::nothing(), |(), _| panic!("a record")));
     let (store, mut ledger) = fresh(1000.0);
     for (round, change) in [(0, broken()), (1, private(&[1.0, -2.0])), (2, broken()), (3, private(&[0.5, 0.5]))] {

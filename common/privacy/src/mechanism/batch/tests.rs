@@ -264,7 +264,7 @@ fn the_event_charges_rounding_and_says_which_path_ran() {
 
 /// Neither C nor a norm may bring a factor where it has lost digits: what is multiplied by it would be longer than C.
 #[test]
-fn finding_privacy_5_factors_keep_all_their_digits() {
+fn factors_keep_all_their_digits() {
     let noise = NoiseMultiplier::new(1.0).unwrap();
     for (clip, fits) in [(1e-174, false), (1e-31, false), (8e-31, true), (1e30, true), (2e30, false)] {
         assert_eq!(BatchSum::new(4, ClipNorm::new(clip).unwrap(), noise, None, Terms::Units, 10).is_ok(), fits, "{clip}");
@@ -324,7 +324,7 @@ proptest! {
 
     /// Tables around B units, and far above it: whoever goes, comes or is replaced, the sums are within what is charged.
     #[test]
-    fn finding_privacy_6_sums_of_any_number_of_units_are_within_the_charged_sensitivity(
+    fn sums_of_any_number_of_units_are_within_the_charged_sensitivity(
         rows in rows(), other in proptest::array::uniform4(-1e3..1e3f64), at in any::<prop::sample::Index>(), chunk in 1..9usize,
         most in 1..45u64, noise in prop_oneof![Just(1.0), Just(0.004), Just(30.0)]
     ) {
@@ -347,7 +347,7 @@ proptest! {
 
 /// One unit more than declared is an update like any other.
 #[test]
-fn finding_privacy_6_no_number_of_units_is_refused() {
+fn no_number_of_units_is_refused() {
     let mechanism = mechanism(1.0, 1.0, None, 100);
     let rows = vec![[0.25, 0.0, -0.5, 0.0]; 101];
     CALLS.take();
@@ -359,7 +359,7 @@ fn finding_privacy_6_no_number_of_units_is_refused() {
 
 /// Where the unit that differs is not in the sample the sums are the same to the last bit, whatever the table's size is: amplification rests on it.
 #[test]
-fn finding_privacy_6_a_unit_outside_the_sample_changes_no_bit() {
+fn a_unit_outside_the_sample_changes_no_bit() {
     let mut outside = 0;
     for units in 1..16usize {
         for seed in 0..8 {
@@ -380,7 +380,7 @@ fn finding_privacy_6_a_unit_outside_the_sample_changes_no_bit() {
 
 /// A record over whose term a model panics moves the sum as much as one that is left out: the others are summed as before, with the same draws.
 #[test]
-fn finding_attack3_2_a_panic_over_one_unit_takes_no_other_along() {
+fn a_panic_over_one_unit_takes_no_other_along() {
     #[derive(Serialize, Deserialize)]
     struct PanicsOver(f64);
     impl BatchTerms<Rows> for PanicsOver {
@@ -433,7 +433,7 @@ fn finding_attack3_2_a_panic_over_one_unit_takes_no_other_along() {
 
 /// A model that panics over records ends nothing, and says nothing: what is released is the noise, as if nobody were there.
 #[test]
-fn finding_gate_1_a_panic_of_a_model_says_nothing() {
+fn a_panic_of_a_model_says_nothing() {
     #[derive(Serialize, Deserialize)]
     struct Panics;
     impl BatchTerms<Rows> for Panics {

@@ -117,7 +117,7 @@ fn what_is_brought_in_is_within_the_bound_and_what_was_within_is_not_changed() {
 /// With three sites and one unit each, C = 1 and z = 4: the coordinate bound is 3·C_int + 3·64(s+1), the norm's 3(C_int+1) + s√3(√d + √(2L)).
 /// In few dimensions the norm is the smaller one, in many the coordinate: each half alone turns a vector away.
 #[test]
-fn finding_attack_b7_each_half_of_a_bound_of_shares_fails_alone() {
+fn each_half_of_a_bound_of_shares_fails_alone() {
     let (clip, noise) = (ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(4.0).unwrap());
     let bound = |dimension| {
         let share = ShareSum::new(dimension, clip, noise, 3, 1, None, Terms::Units).unwrap();

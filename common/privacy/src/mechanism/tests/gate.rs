@@ -13,7 +13,7 @@ fn secret() -> Units<Rows> {
 
 /// A panic answered one question about a record at every call, and nothing was charged.
 #[test]
-fn finding_gate_a_panic_is_no_answer() {
+fn a_panic_is_no_answer() {
     let units = secret();
     let asks: fn(&f64, &Rows) -> f64 = |asked, rows| {
         assert!(rows.0[0][0].1 < *asked, "more");
@@ -52,7 +52,7 @@ fn finding_gate_a_panic_is_no_answer() {
 
 /// A state that a panic left empty: the terms are zero, the noise is there, and a public error stays the same error.
 #[test]
-fn finding_gate_a_release_with_a_state_that_panicked_is_noise() {
+fn a_release_with_a_state_that_panicked_is_noise() {
     let mechanism = sum(1, 1.0, 1.0, None);
     let (units, nothing) = (secret(), Argument::nothing());
     let panics = || units.map(&nothing, |(), rows| -> f64 { panic!("{:?}", rows.0[0]) });
@@ -70,7 +70,7 @@ fn finding_gate_a_release_with_a_state_that_panicked_is_noise() {
 
 /// What one function over records wrote into a cell of its argument came out as the error of another one, before that one saw a record.
 #[test]
-fn finding_gate_an_error_carries_nothing_that_a_function_over_records_wrote() {
+fn an_error_carries_nothing_that_a_function_over_records_wrote() {
     struct Told(Vec<f64>);
     impl From<ReleaseError> for Told {
         fn from(_: ReleaseError) -> Self {

@@ -233,7 +233,7 @@ fn places_and_absent_states_are_split_alike() {
 
 /// An error of the function before it looks at a record is heard once, whichever thread it is; afterwards none is.
 #[test]
-fn finding_gate_1_a_thread_says_nothing_of_a_record() {
+fn a_thread_says_nothing_of_a_record() {
     let mechanism = sum(11, 1.0, 1.0, None).of_long_terms();
     let units = on(5, Rows(rows(999)));
     let early = mechanism.release_sum(&units, &Argument::nothing(), |(), _| Err(ReleaseError::Overflow), permit(&mechanism), &Seeded(5));

@@ -32,7 +32,7 @@ fn restart(desk: &mut Desk, task: &dp_pvi_posterior::task::ResolvedTask) {
 }
 
 #[test]
-fn finding_attack_weakness_7_a_site_that_was_silent_for_three_rounds_is_not_waited_for_until_it_speaks() {
+fn weakness_7_a_site_that_was_silent_for_three_rounds_is_not_waited_for_until_it_speaks() {
     use RoundOutcome::{Complete, Deadline, WithoutSilent};
     let task = synchronous(12, 2);
     let mut desk = Desk::joined(&task);
@@ -160,7 +160,7 @@ fn a_silent_site_gets_no_turn_until_it_speaks() {
 }
 
 #[test]
-fn finding_newcomer_3_a_run_ends_by_itself_where_too_many_sites_refuse_before_it_starts() {
+fn a_run_ends_by_itself_where_too_many_sites_refuse_before_it_starts() {
     let task = synchronous(3, 2);
     let mut desk = Desk::new(&task);
     for name in ["a", "b", "c"] {
@@ -182,7 +182,7 @@ fn finding_newcomer_3_a_run_ends_by_itself_where_too_many_sites_refuse_before_it
 
 /// What an operator can mend in minutes is waited for until the start deadline, and no longer.
 #[test]
-fn finding_newcomer_3_a_missing_approval_is_waited_for_until_the_start_deadline() {
+fn a_missing_approval_is_waited_for_until_the_start_deadline() {
     for reason in [RefusalReason::Approval, RefusalReason::Unable] {
         let mut desk = Desk::new(&synchronous(3, 2));
         for name in ["a", "b", "c"] {
@@ -207,7 +207,7 @@ fn finding_newcomer_3_a_missing_approval_is_waited_for_until_the_start_deadline(
 }
 
 #[test]
-fn finding_newcomer_3_rounds_that_too_many_sites_refuse_end_the_run_and_say_so() {
+fn rounds_that_too_many_sites_refuse_end_the_run_and_say_so() {
     let mut desk = Desk::joined(&synchronous(3, 2));
     for name in ["a", "b", "c"] {
         desk.submit(name, &DELTA).unwrap();
@@ -225,7 +225,7 @@ fn finding_newcomer_3_rounds_that_too_many_sites_refuse_end_the_run_and_say_so()
 }
 
 #[test]
-fn finding_newcomer_3_visits_that_all_sites_refused_are_no_complete_run() {
+fn visits_that_all_sites_refused_are_no_complete_run() {
     let mut desk = Desk::joined(&asynchronous(2, 2));
     for _ in 0..20 {
         if !matches!(desk.coordinator.stage(), Stage::Open { .. }) {
@@ -240,7 +240,7 @@ fn finding_newcomer_3_visits_that_all_sites_refused_are_no_complete_run() {
 }
 
 #[test]
-fn finding_attack_b6_a_client_that_lacks_many_entries_gets_them_in_bounded_answers() {
+fn a_client_that_lacks_many_entries_gets_them_in_bounded_answers() {
     let mut desk = Desk::joined(&synchronous(600, 2));
     for _ in 0..599 {
         for name in ["a", "b", "c"] {
@@ -263,7 +263,7 @@ fn finding_attack_b6_a_client_that_lacks_many_entries_gets_them_in_bounded_answe
 }
 
 #[test]
-fn finding_attack_weakness_1_a_welcome_carries_the_site_s_own_word_for_the_head_that_it_names() {
+fn weakness_1_a_welcome_carries_the_site_s_own_word_for_the_head_that_it_names() {
     let task = synchronous(3, 2);
     let mut desk = Desk::joined(&task);
     let ledger = desk.body("a").ledger.unwrap();
@@ -311,7 +311,7 @@ fn a_site_that_restarts_often_in_a_long_run_is_never_locked_out() {
 
 /// The reason that a site gives is its own word: who leaves and comes back as fast as it can fills no disk, with none of them.
 #[test]
-fn finding_attack_a_flood_of_returns_stays_bounded_and_ends_by_itself() {
+fn a_flood_of_returns_stays_bounded_and_ends_by_itself() {
     for reason in [RefusalReason::Approval, RefusalReason::Unable, RefusalReason::Policy] {
         let mut desk = Desk::new(&synchronous(3, 2));
         desk.hello("a").unwrap();
@@ -344,7 +344,7 @@ fn finding_attack_a_flood_of_returns_stays_bounded_and_ends_by_itself() {
 
 /// A vector of a noised sum is taken with its bound or not at all.
 #[test]
-fn finding_attack_b7_a_lattice_vector_without_a_bound_is_rejected() {
+fn a_lattice_vector_without_a_bound_is_rejected() {
     let private = "schedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"";
     let task = crate::testing::task(private, "epsilon = 1.0", 2);
     let desk = Desk::joined(&task);

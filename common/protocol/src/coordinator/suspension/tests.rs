@@ -55,7 +55,7 @@ fn submit_all(desk: &mut Desk) {
 }
 
 #[test]
-fn finding_attack_a1_a_server_that_was_away_longer_than_the_deadline_gives_the_open_round_a_whole_one() {
+fn a_server_that_was_away_longer_than_the_deadline_gives_the_open_round_a_whole_one() {
     for task in [synchronous(3, 2), sequential(2, 2), asynchronous(2, 2)] {
         let mut desk = Desk::joined(&task);
         let header = desk.header().1;
@@ -75,7 +75,7 @@ fn task_closes_with_one(task: &ResolvedTask) -> bool {
 }
 
 #[test]
-fn finding_attack_a1_the_start_deadline_counts_only_while_the_server_listens() {
+fn the_start_deadline_counts_only_while_the_server_listens() {
     let task = synchronous(3, 2);
     let mut desk = Desk::new(&task);
     desk.hello("a").unwrap();
@@ -90,7 +90,7 @@ fn finding_attack_a1_the_start_deadline_counts_only_while_the_server_listens() {
 
 /// The server's clock is set forth by an hour while a round is open whose deadline is half an hour, and back; and the process is stopped.
 #[test]
-fn finding_attack_a1_a_jump_of_the_clock_and_a_pause_close_no_round() {
+fn a_jump_of_the_clock_and_a_pause_close_no_round() {
     for (wall, steady) in [(3_600_000_i64, 0_u64), (-600_000, 0), (7_200_000, 7_200_000), (7_200_000, 0)] {
         let mut desk = Desk::joined(&synchronous(3, 2));
         let start = desk.now.as_millis();

@@ -6,7 +6,7 @@ use super::*;
 
 /// A copy that is made while a visit is computed ends with the head that the update signs. The update says that there is a row more.
 #[test]
-fn finding_attack2_4_a_copy_made_during_training_is_noticed_by_the_update_that_it_lacks() {
+fn a_copy_made_during_training_is_noticed_by_the_update_that_it_lacks() {
     let task = dp_visits();
     for restarted in [false, true] {
         let (mut desk, disk, mut site_, start) = asked(&task);
@@ -44,7 +44,7 @@ fn finding_attack2_4_a_copy_made_during_training_is_noticed_by_the_update_that_i
 
 /// A server that keeps silent about what it has seen: what was reserved in a copy that is put back is closed by `ledger restore`.
 #[test]
-fn finding_attack2_4_a_closed_reservation_is_never_run_again_and_the_round_is_refused() {
+fn a_closed_reservation_is_never_run_again_and_the_round_is_refused() {
     let (mut desk, disk, mut site_, start) = asked(&dp_visits());
     let Step::Train(_) = site_.on_next(next(&start)).unwrap() else { panic!("not asked to train") };
     let backup = disk.copy();

@@ -21,7 +21,7 @@ fn other_run(task: &ResolvedTask, run: u32, site: &mut Site) -> Desk {
 
 /// Every signed message names its run, or what is of one run only: none of them is taken in another run of the same task.
 #[test]
-fn finding_attack_no_signed_message_of_one_run_passes_in_another() {
+fn no_signed_message_of_one_run_passes_in_another() {
     let task = synchronous(3, 2);
     let (mut desk, _, mut site_, start) = asked(&task);
     let mut second = site("a", &MemoryStore::new(Unsealed));
@@ -51,7 +51,7 @@ fn finding_attack_no_signed_message_of_one_run_passes_in_another() {
 
 /// A server that lost its state opens a run of the same number: the same run to every ledger, in which no release is made twice.
 #[test]
-fn finding_attack_a_run_that_begins_again_under_its_number_gets_no_second_release() {
+fn a_run_that_begins_again_under_its_number_gets_no_second_release() {
     let task = synchronous(3, 2);
     let (mut desk, disk, mut site_, start) = asked(&task);
     let outgoing = train(&mut site_, &start, [1.0; 4]);

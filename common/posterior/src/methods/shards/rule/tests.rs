@@ -61,7 +61,7 @@ fn states_are_the_ones_that_the_rule_allows() {
 /// The shards of local averaging share one factor: where it held what the site's records say, one record would move every shard's term.
 /// Neither way to a task lets it in.
 #[test]
-fn finding_privacy_1_local_averaging_keeps_no_private_factor() {
+fn local_averaging_keeps_no_private_factor() {
     let refused = |error: TaskError| {
         let text = error.to_string();
         assert!(text.contains("local-averaging") && text.contains("terms of all shards") && text.contains("tied"), "{text}");
@@ -75,7 +75,7 @@ fn finding_privacy_1_local_averaging_keeps_no_private_factor() {
 
 /// Everybody sees which sites take part, so a site that is absent is not hidden: both ways to a task refuse it.
 #[test]
-fn finding_privacy_8_a_site_is_exchanged_and_never_absent() {
+fn a_site_is_exchanged_and_never_absent() {
     let site = task("client-level", "", "site").unwrap();
     let text = String::from_utf8(site.to_bytes()).unwrap();
     assert!(text.contains("\"replace-one\""));
@@ -95,7 +95,7 @@ fn finding_privacy_8_a_site_is_exchanged_and_never_absent() {
 /// One comma in a record of one person moves the persons after them, and with contiguous shards several terms: 2CK where 2C is charged. Neither
 /// way to a task lets that in. Persons whose shard follows from their own records, single shards and sums over persons stay.
 #[test]
-fn finding_privacy_7_shards_of_persons_by_position_are_refused() {
+fn shards_of_persons_by_position_are_refused() {
     let with = |update: &str, adjacency: &str, unit: &str| {
         let text = format!(
             "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = {update}\n\
