@@ -65,9 +65,28 @@ impl fmt::Display for Shared {
     }
 }
 
+/// Gives all rows of all files to a sink.
+pub(crate) fn read_files(reading: Reading<'_>, files: &[impl RecordFile], sink: &mut impl Sink) -> Result<(), DataError> {
+    if files.is_empty() {
+        return Err(DataError::NoFiles);
+    }
+    reading.check_distinct(files)?;
+    files.iter().try_for_each(|file| files::read(reading, file, sink))
+}
+
+impl Reading<'_> {
+    /// That no record is read twice, and which records two files have. Rows to be predicted may be read twice.
+    pub(crate) fn check_distinct(&self, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
+        match self.purpose {
+            Purpose::Prediction => Ok(Vec::new()),
+            Purpose::Check | Purpose::Run | Purpose::Public => check(*self, files),
+        }
+    }
+}
+
 /// Refuses files that are one file by device and inode; files that hold the same records, unless they are [few](FEW); and, where each record is a unit, a file all of whose records another one
 /// has, where this is no chance. Returns which records two files have.
-pub(crate) fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
+fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
     let mut seen: Vec<(u64, u64)> = Vec::with_capacity(files.len());
     for file in files {
         let about = file.open()?.metadata().map_err(|source| DataError::Io { path: file.name().to_owned(), source })?;
