@@ -343,8 +343,8 @@ mod tests {
     use dp_pvi_schema::Schema;
 
     use super::{Assembled, Assembler};
+    use crate::distinct::read_files;
     use crate::encode::Purpose;
-    use crate::files::read_files;
     use crate::source::Reading;
 
     /// Records of every unit that are held with so many entries of each. A row has two entries where x is not 0, and one otherwise.

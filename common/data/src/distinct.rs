@@ -65,9 +65,28 @@ impl fmt::Display for Shared {
     }
 }
 
+/// Gives all rows of all files to a sink.
+pub(crate) fn read_files(reading: Reading<'_>, files: &[impl RecordFile], sink: &mut impl Sink) -> Result<(), DataError> {
+    if files.is_empty() {
+        return Err(DataError::NoFiles);
+    }
+    reading.check_distinct(files)?;
+    files.iter().try_for_each(|file| files::read(reading, file, sink))
+}
+
+impl Reading<'_> {
+    /// That no record is read twice, and which records two files have. Rows to be predicted may be read twice.
+    pub(crate) fn check_distinct(&self, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
+        match self.purpose {
+            Purpose::Prediction => Ok(Vec::new()),
+            Purpose::Check | Purpose::Run | Purpose::Public => check(*self, files),
+        }
+    }
+}
+
 /// Refuses files that are one file by device and inode; files that hold the same records, unless they are [few](FEW); and, where each record is a unit, a file all of whose records another one
 /// has, where this is no chance. Returns which records two files have.
-pub(crate) fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
+fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
     let mut seen: Vec<(u64, u64)> = Vec::with_capacity(files.len());
     for file in files {
         let about = file.open()?.metadata().map_err(|source| DataError::Io { path: file.name().to_owned(), source })?;
@@ -128,8 +147,8 @@ impl Rows {
         Self { sum: [0; 4], count: 0, kept: HashMap::new(), limit: u64::MAX, most }
     }
 
-    fn take(&mut self, row: Sha256) {
-        let hash: [u8; 32] = row.finalize().into();
+    fn take(&mut self, row: &[u8]) {
+        let hash: [u8; 32] = Sha256::digest(row).into();
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(hash.chunks_exact(8)) {
             *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -208,14 +227,18 @@ impl FileRows {
         let table = match reading.schema.content() {
             Content::Table => {
                 let encoder = Encoder::new(reading.schema, Purpose::Run);
-                let mut comparing = Comparing { rows, encoder, encoded: Encoded::default(), fields: 0, others: 0 };
+                let mut comparing = Comparing { rows, encoder, encoded: Encoded::default(), fields: 0, others: 0, bytes: Vec::new() };
                 files::read(Reading { others: true, ..reading }, file, &mut comparing)?;
                 return Ok(comparing.rows);
             }
             Content::Documents(rule) => crate::documents::load(rule, files, reading.purpose)?.table,
             Content::Images(rule) => crate::images::load(rule, files, reading.purpose)?.table,
         };
-        table.records().for_each(|record| rows.all.take(of_record(record)));
+        let mut bytes = Vec::new();
+        for record in table.records() {
+            of_record(record, &mut bytes);
+            rows.all.take(&bytes);
+        }
         Ok(rows)
     }
 }
@@ -229,6 +252,8 @@ struct Comparing<'s> {
     fields: usize,
     /// All columns come after them.
     others: usize,
+    /// Of the row that is read now.
+    bytes: Vec<u8>,
 }
 
 impl Sink for Comparing<'_> {
@@ -237,13 +262,14 @@ impl Sink for Comparing<'_> {
     }
 
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
-        let mut hash = Sha256::new();
+        self.bytes.clear();
         for field in self.fields..self.fields + self.others {
-            row.cell(field).with_text(|cell| of_cell(&text::cell(cell, Blanks::Trimmed), row.decimal(), &mut hash));
+            row.cell(field).with_text(|cell| of_cell(&text::cell(cell, Blanks::Trimmed), row.decimal(), &mut self.bytes));
         }
-        self.rows.all.take(hash);
+        self.rows.all.take(&self.bytes);
         if self.encoder.encode(row, &mut self.encoded, &mut ()) == Ok(Fate::Kept) {
-            self.rows.read.take(of_record(self.encoded.view()));
+            of_record(self.encoded.view(), &mut self.bytes);
+            self.rows.read.take(&self.bytes);
         }
         Ok(())
     }
@@ -256,36 +282,40 @@ impl Sink for Comparing<'_> {
     fn nothing(&mut self) {}
 }
 
-/// A cell's text, or its number however it is spelled.
-fn of_cell(cell: &[u8], decimal: u8, hash: &mut Sha256) {
-    let spelled = cell.iter().all(|byte| byte.is_ascii_digit() || b"+-eE".contains(byte) || *byte == decimal);
+/// Adds a cell's text, or its number however it is spelled.
+fn of_cell(cell: &[u8], decimal: u8, bytes: &mut Vec<u8>) {
     // Longer ones may be ids that no floating-point number tells apart.
-    let number = if spelled && cell.len() <= 15 {
-        let text: String = cell.iter().map(|byte| if *byte == decimal { '.' } else { char::from(*byte) }).collect();
-        text.parse::<f64>().ok().filter(|number| number.is_finite())
+    let spelled = cell.len() <= 15 && cell.iter().all(|byte| byte.is_ascii_digit() || b"+-eE".contains(byte) || *byte == decimal);
+    let mut plain = [0; 15];
+    let number = if spelled {
+        cell.iter().zip(&mut plain).for_each(|(byte, plain)| *plain = if *byte == decimal { b'.' } else { *byte });
+        std::str::from_utf8(&plain[..cell.len()]).ok().and_then(|text| text.parse::<f64>().ok()).filter(|number| number.is_finite())
     } else {
         None
     };
     match number {
-        // −0 + 0 is 0.
-        Some(number) => hash.update([&[0; 1][..], &(number + 0.0).to_le_bytes()].concat()),
+        Some(number) => {
+            bytes.push(0);
+            // −0 + 0 is 0.
+            bytes.extend((number + 0.0).to_le_bytes());
+        }
         None => {
-            hash.update([1]);
-            hash.update((cell.len() as u64).to_le_bytes());
-            hash.update(cell);
+            bytes.push(1);
+            bytes.extend((cell.len() as u64).to_le_bytes());
+            bytes.extend(cell);
         }
     }
 }
 
-fn of_record(record: RecordView<'_>) -> Sha256 {
-    let mut hash = Sha256::new();
-    hash.update((record.indices.len() as u64).to_le_bytes());
-    record.indices.iter().for_each(|index| hash.update(index.to_le_bytes()));
-    record.values.iter().chain([&record.target, &record.offset]).for_each(|value| hash.update(value.to_le_bytes()));
+/// A record's numbers.
+fn of_record(record: RecordView<'_>, bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.extend((record.indices.len() as u64).to_le_bytes());
+    record.indices.iter().for_each(|index| bytes.extend(index.to_le_bytes()));
+    record.values.iter().chain([&record.target, &record.offset]).for_each(|value| bytes.extend(value.to_le_bytes()));
     if record.extra != Extra::NONE {
-        dp_pvi_records::words(record.extra).into_iter().for_each(|word| hash.update(word.to_le_bytes()));
+        dp_pvi_records::words(record.extra).into_iter().for_each(|word| bytes.extend(word.to_le_bytes()));
     }
-    hash
 }
 
 #[cfg(test)]
@@ -294,7 +324,7 @@ mod tests {
 
     fn rows(numbers: std::ops::Range<u32>, most: usize) -> Rows {
         let mut rows = Rows::new(most);
-        numbers.for_each(|number| rows.take(Sha256::new().chain_update(number.to_le_bytes())));
+        numbers.for_each(|number| rows.take(&number.to_le_bytes()));
         rows
     }
 

@@ -1,10 +1,9 @@
-//! All rows of all files, each by the reader of what its bytes are.
+//! The rows of a file, by the reader of what its bytes are.
 
 use std::fs::File;
 use std::io::{Cursor, Read as _};
 use std::os::unix::fs::FileExt as _;
 
-use crate::distinct::{self, Shared};
 use crate::encode::Purpose;
 use crate::error::DataError;
 #[cfg(feature = "parquet")]
@@ -15,24 +14,7 @@ use crate::text::TextTable;
 const ENCRYPTED: &str =
     "the file is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
 
-/// Gives all rows of all files to a sink.
-pub(crate) fn read_files(reading: Reading<'_>, files: &[impl RecordFile], sink: &mut impl Sink) -> Result<(), DataError> {
-    if files.is_empty() {
-        return Err(DataError::NoFiles);
-    }
-    reading.check_distinct(files)?;
-    files.iter().try_for_each(|file| read(reading, file, sink))
-}
-
 impl Reading<'_> {
-    /// That no record is read twice, and which records two files have. Rows to be predicted may be read twice.
-    pub(crate) fn check_distinct(&self, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
-        match self.purpose {
-            Purpose::Prediction => Ok(Vec::new()),
-            Purpose::Check | Purpose::Run | Purpose::Public => distinct::check(*self, files),
-        }
-    }
-
     /// Whether a file begins with a header.
     fn start(&self) -> Start {
         if self.schema.csv().names.is_some() { Start::Record } else { Start::Header }

@@ -1,10 +1,9 @@
 //! What the schema does to a data set, counted. For the people at the site: the counts are as private as the records.
 
 use crate::assemble::Assembled;
-use crate::distinct::Shared;
+use crate::distinct::{Shared, read_files};
 use crate::encode::{CellEvent, Encoded, Encoder, Fate, Fault, Purpose, Watch};
 use crate::error::{DataError, RowProblem};
-use crate::files::read_files;
 use crate::near::{Near, Place};
 use crate::screen::{Reasons, Screen};
 use crate::source::{Reading, RecordFile, RowError, Sink, field_name};

@@ -197,7 +197,7 @@ fn cached(schema: &Schema, files: &[impl RecordFile], file: File) -> Result<(Cac
     Ok(match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, Purpose::Run).onto_disk(file);
-            files::read_files(Reading { schema, purpose: Purpose::Run, id: None, others: false }, files, &mut assembler)?;
+            distinct::read_files(Reading { schema, purpose: Purpose::Run, id: None, others: false }, files, &mut assembler)?;
             assembler.finish_onto_disk()?.unwrap_or_else(|| unreachable!("an assembler that puts units into a file has a file"))
         }
         Content::Documents(_) | Content::Images(_) => {
@@ -253,7 +253,7 @@ pub fn load_for_formula(
     let room = slots.map(|units| MOST_FORMULA_ENTRIES / units.max(1));
     let mut both =
         assemble::Both { plain: Assembler::new(plain, Purpose::Run), by_formula: Assembler::new(by_formula, Purpose::Run).holding(room) };
-    files::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None, others: false }, files, &mut both)?;
+    distinct::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None, others: false }, files, &mut both)?;
     let fingerprint = fingerprint::of(&both.plain.finish()?.table, key);
     let Assembled { table, screen, .. } = both.by_formula.finish()?;
     Ok(Snapshot { units: Units::new(table), fingerprint, screen })
@@ -316,7 +316,7 @@ pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P]
         return Err(DataError::MissingColumn { path: first.as_ref().to_owned(), column: column.to_owned(), clue: None });
     }
     let mut assembler = Assembler::new(schema, Purpose::Prediction).keeping_ids();
-    files::read_files(Reading { schema, purpose: Purpose::Prediction, id: Some(column), others: false }, files, &mut assembler)?;
+    distinct::read_files(Reading { schema, purpose: Purpose::Prediction, id: Some(column), others: false }, files, &mut assembler)?;
     Ok(assembler.finish()?.into())
 }
 
@@ -349,7 +349,7 @@ fn table(schema: &Schema, files: &[impl RecordFile], purpose: Purpose) -> Result
     match schema.content() {
         Content::Table => {
             let mut assembler = Assembler::new(schema, purpose);
-            files::read_files(Reading { schema, purpose, id: None, others: false }, files, &mut assembler)?;
+            distinct::read_files(Reading { schema, purpose, id: None, others: false }, files, &mut assembler)?;
             assembler.finish()
         }
         Content::Documents(rule) => {

@@ -180,8 +180,8 @@ fn copies_of_images_and_documents_are_refused_whatever_their_bytes() {
         header.chain((0..320).map(pixel)).collect::<Vec<u8>>()
     };
     let folder = tempfile::tempdir().unwrap();
-    let one = write(&folder, "a.idx", idx(|pixel| if pixel / 8 >> (pixel % 8) & 1 == 1 { 255 } else { 0 }));
-    let brighter = write(&folder, "b.idx", idx(|pixel| if pixel / 8 >> (pixel % 8) & 1 == 1 { 200 } else { b'\n' }));
+    let one = write(&folder, "a.idx", idx(|pixel| if ((pixel / 8) >> (pixel % 8)) & 1 == 1 { 255 } else { 0 }));
+    let brighter = write(&folder, "b.idx", idx(|pixel| if ((pixel / 8) >> (pixel % 8)) & 1 == 1 { 200 } else { b'\n' }));
     for other in [write(&folder, "c.idx", std::fs::read(&one).unwrap()), brighter] {
         assert!(matches!(load_for_run(&images, &[&one, &other], &[1; 32]).map(drop), Err(DataError::SameContent { .. })));
     }
