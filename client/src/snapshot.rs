@@ -579,7 +579,7 @@ pub(crate) fn inspected(config: &Config, schema: &Schema) -> Result<Vec<DataFile
 pub(crate) fn declared(config: &Config) -> Result<Origin> {
     let Some(database) = &config.data.database else { return Ok(Origin::default()) };
     let schema = LocalSchema::read(&config.data.schema)?;
-    database::Origin::read(database, schema.schema().unit_column()).map(|origin| origin.declared())
+    database::declared(database, schema.schema().unit_column())
 }
 
 fn today(config: &Config, schema: &Schema) -> Result<(Vec<DataFile>, Origin)> {

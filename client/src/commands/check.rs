@@ -91,8 +91,10 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     readable_by_all(&config).iter().for_each(|warning| report.warn("data", warning));
     let ledger = match (config.private(), identity) {
         (Ok(private), Some(key)) => {
-            let opened =
-                ledger::look(private, key).and_then(|ledger| Ok((ledger.losses().joint, ledger))).map(|(spent, ledger)| (ledger, spent));
+            let opened = ledger::look(private, key).map(|ledger| {
+                let spent = ledger.losses().joint;
+                (ledger, spent)
+            });
             let words = |(ledger, spent): &(LedgerView, PrivacyLoss)| {
                 format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
             };

@@ -22,10 +22,6 @@ impl Kept {
         Ok(None)
     }
 
-    pub(crate) fn look(database: &Database, _: &Schema, _: &Path) -> Result<DataFile> {
-        match *database {}
-    }
-
     pub(crate) fn fetch(&self, database: &Database, _: &Schema) -> Result<(DataFile, Origin)> {
         match *database {}
     }
@@ -36,5 +32,13 @@ impl Kept {
 }
 
 pub(crate) fn fetch(database: &Database, _: &Schema, _: &Path) -> Result<(DataFile, Origin)> {
+    match *database {}
+}
+
+pub(crate) fn look(database: &Database, _: &Schema, _: &Path) -> Result<DataFile> {
+    match *database {}
+}
+
+pub(crate) fn declared(database: &Database, _: Option<&str>) -> Result<Origin> {
     match *database {}
 }

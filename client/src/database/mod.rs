@@ -140,6 +140,14 @@ pub(crate) fn look(database: &Database, schema: &Schema, beside: &Path) -> Resul
     fetch(&looked, schema, beside).map(|(file, _)| file)
 }
 
+/// Where the rows come from, by the file that says so.
+///
+/// # Errors
+/// As [`Origin::read`].
+pub(crate) fn declared(database: &Database, unit_column: Option<&str>) -> Result<Declared> {
+    Ok(Origin::read(database, unit_column)?.declared())
+}
+
 /// Writes the rows as a Parquet file of texts. Those of a description have the person's key in `unit_column`, if there is one.
 ///
 /// # Errors

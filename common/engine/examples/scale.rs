@@ -90,7 +90,8 @@ fn task(schema: &str) -> Result<ResolvedTask, Box<dyn Error>> {
 /// What a site sends in the second visit, with noise from a seed.
 fn visit(task: &ResolvedTask, units: &Units<RecordTable>) -> Result<Payload, Box<dyn Error>> {
     let identity = LedgerIdentity { data: "scale".into(), unit: task.privacy.unit, relation: task.privacy.relation };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget)?;
     let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client: ClientId::new("site")?, round: 1 };
     let permit = ledger.reserve(&release, &task.visit_event(1)?, Hash::default())?;

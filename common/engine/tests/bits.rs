@@ -118,7 +118,8 @@ fn sent(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Payload 
 
 fn asked(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Result<Payload, InferenceError> {
     let identity = LedgerIdentity { data: "test".into(), unit: PrivacyUnit::Person, relation: Relation::AddRemove };
-    let budget = Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, max_fallback: None, allow_non_private: true };
+    let budget =
+        Budget { epsilon: Epsilon::INFINITE, delta: Delta::new(1e-5).unwrap(), per_run: None, max_fallback: None, allow_non_private: true };
     let mut ledger = Ledger::open(MemoryStore::new(Unsealed), SigningKey::from_bytes(&[7; 32]), identity, budget).unwrap();
     let release = ReleaseId { run: RunId { task: Hash::default(), number: 0 }, client: ClientId::new("site").unwrap(), round: visit };
     let permit = ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();

@@ -366,11 +366,9 @@ mod tests {
 
     #[test]
     fn a_run_whose_events_were_lost_says_so_at_its_end() {
-        let (told, closed, full) =
-            (|| Ok(()), || Err(not_written(ErrorKind::BrokenPipe.into())), || Err(not_written(ErrorKind::StorageFull.into())));
+        let (told, full) = (|| Ok(()), || Err(not_written(ErrorKind::StorageFull.into())));
         let untold = Untold::default();
         untold.note(told());
-        untold.note(closed());
         untold.after(Ok(())).unwrap();
         untold.note(full());
         untold.note(told());

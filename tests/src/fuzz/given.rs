@@ -135,7 +135,8 @@ pub(super) fn read_statements(bytes: &[u8]) {
     assert_eq!(found.sites.is_some(), transcript.is_some(), "sites come from the transcript alone");
     let mut alone = Posterior::read(file, None).expect("a transcript takes nothing away");
     alone.sites.clone_from(&found.sites);
-    assert_eq!(alone, found, "a transcript adds the sites alone");
+    alone.witnesses.clone_from(&found.witnesses);
+    assert_eq!(alone, found, "a transcript adds the sites alone, and whose signatures are looked for");
     let Ok(value) = serde_json::from_slice::<Value>(file) else { return };
     let bound = |source: Source| source == Source::Task || source == Source::Transcript && transcript.is_some();
     for (field, source) in FIELDS {

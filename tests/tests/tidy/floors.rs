@@ -405,7 +405,7 @@ fn no_feature_changes_what_the_programs_are() {
         let features: Vec<&str> = package.features.keys().map(String::as_str).collect();
         let known: &[&str] = match package.name.as_str() {
             "dp-pvi-client" => &["default", "parquet", "postgres"],
-            "dp-pvi-data" => &["parquet"],
+            "dp-pvi-data" => &["default", "parquet"],
             _ => &["planted-bugs"],
         };
         assert!(features.iter().all(|feature| known.contains(feature)), "{} has the features {features:?}", package.name);

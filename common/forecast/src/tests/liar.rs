@@ -12,16 +12,20 @@ use dp_pvi_reading::noise_aware::of_run;
 use dp_pvi_reading::shape::{At, Shape, of_site};
 use nalgebra::DVector;
 
-use crate::{rehearsal, seed};
+use crate::rehearsal;
 
 /// Records of each of the two honest sites, and the most that a site may declare.
 const HONEST: f64 = 5600.0;
 const MOST: u64 = 20_000;
+/// Draws of records and noise.
+const DRAWS: u8 = 3;
 
 fn sample() -> ResolvedTask {
     let context = ResolveContext { name: "three-hospitals", update_deadline_seconds: 120, min_sites: 2, expected_sites: 3 };
     let task = RawTask::parse(include_str!("../../../../deploy/task.toml")).unwrap();
-    task.resolve(include_str!("../../../../deploy/schema.toml"), context).unwrap()
+    // Records are drawn from the schema's text: its comments shall not count.
+    let schema = include_str!("../../../../deploy/schema.toml").lines().filter(|line| !line.starts_with('#'));
+    task.resolve(&schema.collect::<Vec<_>>().join("\n"), context).unwrap()
 }
 
 /// What the third site sends.
@@ -54,7 +58,7 @@ enum Way {
 }
 
 /// The run's posterior means. The third site declares so many units.
-fn run(task: &ResolvedTask, third: Third, units: u64, result: &[f64]) -> Vec<f64> {
+fn run(task: &ResolvedTask, third: Third, units: u64, result: &[f64], seed: u8) -> Vec<f64> {
     let predictor = task.model.rules().predictor().unwrap();
     let mut honest = rehearsal(task, &[5600, 5600], 400, 1).unwrap().world.rows;
     honest.stand_for(2.0 * HONEST);
@@ -76,7 +80,7 @@ fn run(task: &ResolvedTask, third: Third, units: u64, result: &[f64]) -> Vec<f64
         liars.stand_for(units as f64);
         liars
     };
-    let (mut draws, mut own) = (seed(task).part(7), seed(task).part(8));
+    let (mut draws, mut own) = (Draws::of(&[seed; 32]).part(7), Draws::of(&[seed; 32]).part(8));
     let rule = task.rule();
     let mut state = rule.initial();
     let (mut rounds, mut first): (_, Option<Vec<f64>>) = (Vec::new(), None);
@@ -153,13 +157,11 @@ fn run(task: &ResolvedTask, third: Third, units: u64, result: &[f64]) -> Vec<f64
     Gaussian::from_natural(task.family(), aware.natural_parameters).unwrap().standard().mean().to_vec()
 }
 
-/// The figures of `deploy/guide/src/threat-model.md`: what records of a liar's choice do, what noise does that passes, and the largest of the lies that are tried.
-#[test]
-fn one_liar_moves_the_sample_task_no_farther_than_the_page_says() {
-    let task = sample();
+/// What a third site does to the sample task, in one draw of records and noise.
+fn figures(task: &ResolvedTask, seed: u8) -> [f64; 5] {
     let d = task.dimension as usize;
-    let none = run(&task, Third::Nothing, MOST, &vec![0.0; d]);
-    let moved = |third, units| run(&task, third, units, &none).iter().zip(&none).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let none = run(task, Third::Nothing, MOST, &vec![0.0; d], seed);
+    let moved = |third, units| run(task, third, units, &none, seed).iter().zip(&none).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     let most = |all: &[Third], units| all.iter().map(|third| moved(*third, units)).fold(0.0, f64::max);
     let of_each = |third: &dyn Fn(usize, f64) -> Third, sizes: &[f64]| -> Vec<Third> {
         (0..d - 1).flat_map(|j| sizes.iter().map(move |size| third(j, *size)).collect::<Vec<_>>()).collect()
@@ -171,8 +173,22 @@ fn one_liar_moves_the_sample_task_no_farther_than_the_page_says() {
     lies.extend(ways.iter().flat_map(|way| [0.0, 0.1, 1.0].map(|told| Third::Push(*way, told))));
     lies.extend([Third::Negative, Third::Hidden(Way::Up), Third::Hidden(Way::Back)]);
     // What passes of a site that declares one record is noise.
-    let (noise, worst) = (most(&lies, 1), most(&lies, MOST));
-    let against = moved(Third::Push(Way::Against, 0.0), MOST);
-    assert!((1.9..2.3).contains(&alike) && (6.0..6.5).contains(&records) && (3.8..4.3).contains(&noise), "{alike} {records} {noise}");
-    assert!(worst < 10.6 && against < 1.2, "{worst} {against}");
+    [alike, records, most(&lies, 1), moved(Third::Push(Way::Against, 0.0), MOST), most(&lies, MOST)]
+}
+
+/// The figures of `deploy/guide/src/threat-model.md`: what records of a liar's choice do, what noise does that passes, and the largest of the lies that are tried. Medians of
+/// draws that do not depend on the sample's comments.
+#[test]
+fn one_liar_moves_the_sample_task_no_farther_than_the_page_says() {
+    let task = sample();
+    let draws: Vec<[f64; 5]> = (1..=DRAWS).map(|seed| figures(&task, seed)).collect();
+    let medians = std::array::from_fn::<_, 5, _>(|figure| {
+        let mut of_draws: Vec<f64> = draws.iter().map(|figures| figures[figure]).collect();
+        of_draws.sort_by(f64::total_cmp);
+        of_draws[of_draws.len() / 2]
+    });
+    let [alike, records, noise, against, worst] = medians;
+    assert!((2.7..3.1).contains(&alike) && (5.3..5.9).contains(&records) && (6.7..7.3).contains(&noise), "{medians:?}");
+    assert!((3.9..4.7).contains(&against) && (11.9..12.7).contains(&worst), "{medians:?}");
+    assert!(draws.iter().all(|[_, records, noise, _, worst]| *worst < 1.1 * (records + noise)), "{draws:?}");
 }
