@@ -24,11 +24,11 @@ pub struct Executors<'a> {
     pub ask: &'a dyn Fn(&Path) -> Box<dyn Ask>,
 }
 
-/// [`load_to_disk`] for a site whose sums other processes make ([`dp_pvi_privacy::parts`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number, their order and the
+/// [`crate::load_to_disk`] for a site whose sums other processes make ([`dp_pvi_privacy::parts`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number, their order and the
 /// fingerprint are the same.
 ///
 /// # Errors
-/// As [`load_to_disk`].
+/// As [`crate::load_to_disk`].
 pub fn load_for_executors(
     schema: &Schema,
     files: &[impl RecordFile],
