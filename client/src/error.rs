@@ -209,7 +209,9 @@ impl From<SiteError> for ClientError {
         match error {
             SiteError::Message(_) => Self::Authentication(Problem::of(error)),
             SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(Problem::of(error)),
-            SiteError::Understated { .. } | SiteError::Policy(_) | SiteError::Unapproved(_) => Self::Refused(Problem::of(error)),
+            SiteError::Understated { .. } | SiteError::Policy(_) | SiteError::Unapproved(_) | SiteError::GivenUp(_) => {
+                Self::Refused(Problem::of(error))
+            }
             SiteError::Aggregation(SecAggError::Charter(_) | SecAggError::Plan(_)) => Self::Refused(Problem::of(error)),
             SiteError::Aggregation(SecAggError::Unsigned { .. } | SecAggError::Signature { .. }) => {
                 Self::Authentication(Problem::of(error))

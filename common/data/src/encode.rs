@@ -300,13 +300,9 @@ impl<'s> Encoder<'s> {
                             Some(suffix) => text.strip_suffix(suffix.as_bytes()).unwrap_or(text),
                             None => text,
                         };
-                        let is_listed = |texts: &[String]| match cell {
-                            CellValue::Boolean(_) => listed_in_any_case(texts, text),
-                            _ => listed(texts, text),
-                        };
                         match negative {
-                            _ if is_listed(positive) => Some(1),
-                            Some(negative) => is_listed(negative).then_some(0),
+                            _ if listed(positive, text) => Some(1),
+                            Some(negative) => listed(negative, text).then_some(0),
                             // `Yes` where `yes` is listed is not just any other text.
                             None => (!listed_in_any_case(positive, text)).then_some(0),
                         }
@@ -360,7 +356,7 @@ impl<'s> Encoder<'s> {
     fn present<'a>(&self, cell: CellValue<'a>) -> Option<CellValue<'a>> {
         match cell {
             CellValue::Null => None,
-            CellValue::Text(text) if listed(self.schema.missing_tokens(), text) => None,
+            CellValue::Text(text) if text.is_empty() || listed(self.schema.missing_tokens(), text) => None,
             // A stored number is what its text would be.
             CellValue::Integer(value) if self.tokens.contains(&(value as f64)) => None,
             CellValue::Number(value) if self.tokens.contains(&value) => None,
@@ -478,7 +474,10 @@ impl Levels {
 
     fn find(&self, cell: CellValue<'_>, decimal: u8) -> Option<u32> {
         match self {
-            Self::Text(levels) => cell.with_text(|found| levels.get(text::whole(found)).copied()),
+            Self::Text(levels) => cell.with_text(|found| {
+                let level = levels.get(text::whole(found));
+                level.or_else(|| levels.iter().find(|(level, _)| text::is_listed(level, found)).map(|(_, level)| level)).copied()
+            }),
             Self::Numbers(levels) => {
                 // Adding 0 turns −0 into 0. What is not finite is no level.
                 let value = real(cell, decimal).ok()? + 0.0;
@@ -506,10 +505,10 @@ fn parsed(text: &str, decimal: u8) -> Result<f64, CellProblem> {
         b',' => text.replacen(',', ".", 1).parse().ok(),
         _ => text.parse().ok(),
     };
-    let in_numbers =
-        |character: char| character.is_ascii_digit() || matches!(character, '.' | ',' | '+' | '-' | '\'' | ' ' | '\u{a0}' | '\u{202f}');
+    let in_numbers = |character: char| character.is_ascii_digit() || matches!(character, '.' | ',' | '\'' | ' ' | '\u{a0}' | '\u{202f}');
     value.ok_or_else(|| {
-        let is_separated = text.contains(|character: char| character.is_ascii_digit()) && text.chars().all(in_numbers);
+        let unsigned = text.trim_start_matches(['+', '-']);
+        let is_separated = unsigned.contains(|character: char| character.is_ascii_digit()) && unsigned.chars().all(in_numbers);
         if is_separated { CellProblem::Separator } else { CellProblem::NotANumber }
     })
 }
@@ -587,16 +586,10 @@ fn category(
 
 fn boolean(rule: &BooleanRule, cell: Option<CellValue<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
-    let truth = match cell {
-        CellValue::Boolean(truth) => Some(truth),
-        cell => cell.with_text(|text| {
-            if listed_in_any_case(&rule.true_values, text) {
-                Some(true)
-            } else {
-                listed_in_any_case(&rule.false_values, text).then_some(false)
-            }
-        }),
-    };
+    // The lists decide of a stored truth value, too: `alive` may be what the schema calls not `died`.
+    let truth = cell.with_text(|text| {
+        if listed_in_any_case(&rule.true_values, text) { Some(true) } else { listed_in_any_case(&rule.false_values, text).then_some(false) }
+    });
     match truth {
         Some(truth) => {
             watch.cell(field, CellEvent::Level(usize::from(truth)));
@@ -638,5 +631,5 @@ fn listed_in_any_case(texts: &[String], text: &[u8]) -> bool {
 /// Whether a cell's text is one that the schema lists.
 #[inline]
 fn is_text(listed: &str, text: &[u8]) -> bool {
-    text::whole(listed.as_bytes()) == text::whole(text)
+    text::is_listed(listed.as_bytes(), text)
 }

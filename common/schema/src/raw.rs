@@ -13,7 +13,7 @@ use super::{
 use serde::Deserialize;
 
 mod texts;
-use texts::{read_table, read_text};
+use texts::{check_missing, read_table, read_text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -331,12 +331,6 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     // Without an intercept the first category has an entry for every level.
     let mut default = if has_intercept { RawCoding::Treatment } else { RawCoding::Full };
     let label = label(raw.label)?;
-    if let LabelKind::Classes { values } = &label.kind
-        && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text))
-    {
-        let problem = format!("no cell is ever the class `{text}`: it says that a value is missing");
-        return Err(SchemaError::Column { column: label.column, problem });
-    }
     let mut columns = Vec::with_capacity(raw.columns.len());
     let mut fills = Vec::new();
     let mut offset: usize = 0;
@@ -352,6 +346,7 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     if dimension == 0 {
         return Err(SchemaError::Whole("there is nothing to learn: describe at least one column or keep `intercept = true`".into()));
     }
+    check_missing(&columns, &label, &raw.missing.tokens)?;
     check_names(&columns, &label, raw.unit_column.as_deref())?;
     let fills = fill::resolve(fills, &columns, &label)?;
     let csv = raw.csv.checked()?;

@@ -124,6 +124,11 @@ pub enum SiteError {
     /// Nobody here has approved the task, or the charter, yet.
     #[error("the site's policy does not allow this task: {0}")]
     Unapproved(String),
+    /// The site's operator gave the run up.
+    #[error(
+        "this site gave up run {0} of the task (`dp-pvi-client forget`), and takes no further part in it: a new run of the task (`dp-pvi-server run --new-run`) is another one"
+    )]
+    GivenUp(u32),
     /// The server breaks the protocol: forked, rolled back, or asking for more than the task says.
     #[error("the server is not to be trusted in this run: {0}; nothing more is computed or sent")]
     Server(&'static str),

@@ -630,6 +630,9 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         lambda: &Arc<[f64]>,
     ) -> Result<Step, SiteError> {
         let State::Joined(joined) = &mut self.state else { return Ok(Step::Wait) };
+        if self.ledger.was_renounced(&release.run) && !self.ledger.is_planned(&release.run) {
+            return Err(SiteError::GivenUp(release.run.number));
+        }
         // Before it is paid for: nothing can be computed from it.
         if !shape::is_state(&joined.task, visit, lambda) {
             let reason = RefusalReason::Posterior;
