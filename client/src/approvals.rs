@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use dp_pvi_privacy::Hash;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::Hash;
+use dp_pvi_programs::problem::Problem;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock;

@@ -20,11 +20,11 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_proto::environment::{PREFIX, to_blame};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::environment::{PREFIX, to_blame};
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use serde::Deserialize;
 use tracing::warn;

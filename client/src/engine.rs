@@ -16,11 +16,11 @@ use std::thread;
 
 use dp_pvi_data::{DataError, DataFile, Executors, Snapshot, load_for_executors, remove_snapshots};
 use dp_pvi_inference::methods::parts::answer_bytes;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::process::Group;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_programs::process::Group;
+use dp_pvi_schema::Schema;
 use zeroize::Zeroizing;
 
 use crate::config::Engine;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ledger::{LedgerError, StoreError};
-use dp_pvi_proto::environment::PREFIX;
-use dp_pvi_proto::log::shortened;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::environment::PREFIX;
+use dp_pvi_programs::log::shortened;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
 use dp_pvi_protocol::text::visible;

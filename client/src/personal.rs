@@ -6,15 +6,15 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::personal::Personal;
+use dp_pvi_inference::personal::others::Way;
+use dp_pvi_math::agreement::Allowance;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_names::{ClientId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{ClientId, RunId};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::agreement::Allowance;
-use dp_pvi_reading::personal::Way;
-use dp_pvi_reading::predictive::Predictor;
-use dp_pvi_reading::summary::{Coefficient, coefficients};
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::predictive::Predictor;
+use dp_pvi_protocol::summary::{Coefficient, coefficients};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ClientError, Result};

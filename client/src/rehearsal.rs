@@ -15,13 +15,14 @@ use std::path::Path;
 use dp_pvi_accounting::{Epsilon, PrivacyUnit};
 use dp_pvi_data::{invented, memory_of};
 use dp_pvi_inference::methods::{self, Job, needs_memory, shortened};
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::schema::content::Content;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId, SecureNoise, SiteState};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_privacy::{Ledger, SecureNoise, SiteState};
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_schema::Schema;
+use dp_pvi_schema::content::Content;
 use ed25519_dalek::SigningKey;
 
 use crate::clock;

@@ -24,11 +24,12 @@ use dp_pvi_data::{DataError, DataFile, MOST_FORMULA_ENTRIES, Screen, load_for_fo
 use dp_pvi_inference::methods::needs_memory;
 use dp_pvi_inference::methods::parts::can_be_in_parts;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
-use dp_pvi_privacy::{ClientId, Hash, RunId, Units};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::origin::{Origin, RowsBy};
+use dp_pvi_privacy::Units;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::origin::{Origin, RowsBy};
+use dp_pvi_schema::Schema;
 use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dp_pvi_privacy::Hash;
-use dp_pvi_proto::identity::{PeerName, spki_hash, without_mark};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::Hash;
+use dp_pvi_programs::identity::{PeerName, spki_hash, without_mark};
+use dp_pvi_programs::problem::Problem;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use dp_pvi_inference::InferenceError;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::{NoiseSource, Purpose, ReleaseId, RunId};
+use dp_pvi_privacy::{NoiseSource, Purpose};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
 use dp_pvi_protocol::message::PublicMetrics;
+use dp_pvi_protocol::metrics;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_reading::metrics;
-use dp_pvi_reading::predictive::Predictor;
+use dp_pvi_protocol::predictive::Predictor;
 use rand_core::CryptoRng;
 
 use crate::config::Config;
@@ -31,7 +32,7 @@ pub struct SiteTrainer<N> {
 
 impl<N> SiteTrainer<N> {
     /// Where the records come from.
-    pub(crate) fn origin(&self) -> &dp_pvi_reading::origin::Origin {
+    pub(crate) fn origin(&self) -> &dp_pvi_protocol::origin::Origin {
         self.snapshot.origin()
     }
 

@@ -11,13 +11,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use dp_pvi_account::{Question, Sizes};
-use dp_pvi_forecast::rounds::Resolved;
 use dp_pvi_posterior::task::{ResolvedTask, names};
-use dp_pvi_proto::log::{self, Colour};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::process::ignores_hangup;
+use dp_pvi_programs::log;
+use dp_pvi_programs::log::Colour;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_programs::process::ignores_hangup;
 use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_results::account::{Question, Sizes};
+use dp_pvi_results::forecast::rounds::Resolved;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
@@ -150,7 +151,7 @@ enum ConfigCommand {
 #[must_use]
 pub fn main() -> ExitCode {
     // Before any key is read, whatever the command.
-    let dumps = dp_pvi_proto::process::forbid_core_dumps();
+    let dumps = dp_pvi_programs::process::forbid_core_dumps();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -324,7 +325,7 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     warnings.extend(design::unlisted(&task, &credentials.enrolled));
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if let (Some(file), Some(prospect)) = (drawing, &prospect) {
-        dp_pvi_account::draw(file, prospect).map_err(|e| ServerError::unavailable(file, e))?;
+        dp_pvi_results::account::draw(file, prospect).map_err(|e| ServerError::unavailable(file, e))?;
     }
     output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
 }

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::environment::{PREFIX, to_blame};
-use dp_pvi_proto::identity::check_federation;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::environment::{PREFIX, to_blame};
+use dp_pvi_programs::identity::check_federation;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::driver::LONGEST_PAUSE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

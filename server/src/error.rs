@@ -1,12 +1,12 @@
 //! Errors by who is at fault, each with its exit code.
 
-use dp_pvi_account::AccountError;
+use dp_pvi_results::account::AccountError;
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use dp_pvi_proto::log::shortened;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::log::shortened;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::text::visible;
 use serde::Serialize;

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dp_pvi_proto::identity::{IdentityError, read_secret};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::identity::{IdentityError, read_secret};
+use dp_pvi_programs::problem::Problem;
 use zeroize::Zeroizing;
 
 use crate::error::{Result, ServerError};
@@ -123,7 +123,7 @@ impl FileLock {
 
 /// Makes sure that nobody but this user can change a folder or file of the server's state.
 pub(crate) fn check_own(path: &Path) -> Result<()> {
-    dp_pvi_proto::identity::check_own(path).map_err(|e| ServerError::Unavailable(Problem::of(e)))
+    dp_pvi_programs::identity::check_own(path).map_err(|e| ServerError::Unavailable(Problem::of(e)))
 }
 
 /// Makes a database's file, or takes it back from the eyes of others: an empty file that only its owner may read is an empty database,

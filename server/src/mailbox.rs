@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_protocol::aggregation::SummerRequest;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::time::Timestamp;
@@ -152,7 +152,7 @@ impl Mailbox {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, Terms};
-    use dp_pvi_privacy::RunId;
+    use dp_pvi_names::RunId;
     use dp_pvi_protocol::aggregation::Ask;
     use dp_pvi_secagg::charter::{CharterBody, Member, Parties, SignedCharter};
     use dp_pvi_secagg::plan::PlanRequest;
@@ -162,7 +162,7 @@ mod tests {
 
     fn request(run: u32) -> SummerRequest {
         let key = |number: u8| PublicKey(ed25519_dalek::SigningKey::from_bytes(&[number; 32]).verifying_key().to_bytes());
-        let members = (0..3).map(|site| Member { id: dp_pvi_privacy::ClientId::new(format!("s{site}")).unwrap(), key: key(10 + site) });
+        let members = (0..3).map(|site| Member { id: dp_pvi_names::ClientId::new(format!("s{site}")).unwrap(), key: key(10 + site) });
         let parties = Parties {
             run: RunId { task: Hash::default(), number: run },
             authority: Hash::default(),

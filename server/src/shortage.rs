@@ -69,7 +69,7 @@ impl Limits {
 
 /// Whether an error of a file passes.
 pub(crate) fn passes(error: &io::Error) -> bool {
-    dp_pvi_proto::process::is_shortage(error)
+    dp_pvi_programs::process::is_shortage(error)
 }
 
 #[cfg(test)]

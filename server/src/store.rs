@@ -21,8 +21,8 @@ mod wal;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::witness::{SignedHead, Witnessed};
 use rusqlite::types::{Null, ToSql};

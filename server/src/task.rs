@@ -1,11 +1,12 @@
 //! From `task.toml` and the schema's text to the one document whose hash everybody signs.
 
-use dp_pvi_forecast::rounds::{self, Resolved};
-use dp_pvi_forecast::worthless;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::aggregation;
+use dp_pvi_results::forecast::rounds;
+use dp_pvi_results::forecast::rounds::Resolved;
+use dp_pvi_results::forecast::worthless;
+use dp_pvi_schema::Schema;
 
 use crate::config::Config;
 use crate::error::{Result, ServerError};

@@ -5,7 +5,8 @@ use dp_pvi_privacy::ledger::file::{SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, ChargeStore, Extra, LedgerError, LedgerStore, RowSigner, StoreError, StoredRow};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{Hash, Ledger, NoiseSource, Payload, Pending, Permit, Purpose, ReleaseId, Released, RunId, SecureNoise, Sensitive, danger};
+use dp_pvi_privacy::{Ledger, NoiseSource, Pending, Permit, Purpose, Released, SecureNoise, Sensitive, danger};
+use dp_pvi_names::{Hash, Payload, ReleaseId, RunId};
 
 struct Forgets;
 

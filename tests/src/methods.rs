@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use dp_pvi_accounting::PrivacyUnit;
+use dp_pvi_models as models;
+use dp_pvi_posterior::methods;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, TaskError};
-use dp_pvi_posterior::{methods, models};
 
 use crate::federation::Party;
 use crate::regression::{Likelihood, Records};

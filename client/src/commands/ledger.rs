@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use dp_pvi_accounting::DpEvent;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::{Closed, FreezeState, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_protocol::text::visible;
-use dp_pvi_reading::certificate::{Checked, Fallback};
-use dp_pvi_reading::divided::Without;
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::certificate::{Checked, Fallback};
+use dp_pvi_results::divided::Without;
+use dp_pvi_results::document::PosteriorDocument;
 use serde_json::{Value, json};
 
 use super::{predict, view};

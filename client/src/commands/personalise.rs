@@ -5,12 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
+use dp_pvi_inference::personal::others::Released;
 use dp_pvi_inference::personal::{self, Known, Spread};
+use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
-use dp_pvi_privacy::{OwnEyes, ReleaseId, RunId, SiteState};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::personal::Released;
+use dp_pvi_privacy::{OwnEyes, SiteState};
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_results::document::PosteriorDocument;
 use serde_json::json;
 
 use crate::config::Config;

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_data::Changed;
 use dp_pvi_inference::records::RecordView;
-use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
+use dp_pvi_models::prediction::Level;
+use dp_pvi_models::prediction::{Example, Prediction, largest};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::UnitTable;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::predictive::Predictor;
 use dp_pvi_protocol::text::visible;
-use dp_pvi_reading::convergence::Verdict;
-use dp_pvi_reading::document::{PosteriorDocument, Which};
-use dp_pvi_reading::predictive::{Example, Prediction, Predictor, largest};
-use dp_pvi_reading::summary::Level;
+use dp_pvi_results::convergence::Verdict;
+use dp_pvi_results::document::{PosteriorDocument, Which};
+use dp_pvi_schema::{LabelKind, NumberRule, Schema, Transform};
 use serde_json::{Value, json};
 
 use crate::error::{ClientError, Result};

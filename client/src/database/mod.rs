@@ -30,9 +30,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dp_pvi_data::DataFile;
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::origin::{Origin as Declared, RowsBy as DeclaredBy};
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::origin::{Origin as Declared, RowsBy as DeclaredBy};
+use dp_pvi_schema::Schema;
 
 use tokio::time::timeout;
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::origin::Origin as Declared;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::origin::Origin as Declared;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;

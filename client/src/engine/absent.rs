@@ -3,8 +3,8 @@
 use std::fs::File;
 
 use dp_pvi_data::{DataFile, Snapshot};
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_schema::Schema;
 
 use crate::config::Engine;
 use crate::error::{ClientError, Result};

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use dp_pvi_data::{load_public, select_public};
 use dp_pvi_inference::models::{Model, from_spec};
-use dp_pvi_posterior::models::logistic_regression;
+use dp_pvi_models::logistic_regression;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
@@ -46,9 +46,9 @@ fn model() -> Box<dyn Model> {
     from_spec(&ModelSpec::from(logistic_regression::LogisticRegression {})).expect("a model of this program")
 }
 
-fn prior(table: &RecordTable) -> dp_pvi_expfam::any::Gaussian {
-    let family = dp_pvi_expfam::any::Family::DiagonalGaussian { dimension: table.dimension() };
-    dp_pvi_expfam::any::Gaussian::from_natural(family, family.isotropic(0.0, 1.0)).unwrap()
+fn prior(table: &RecordTable) -> dp_pvi_math::expfam::any::Gaussian {
+    let family = dp_pvi_math::expfam::any::Family::DiagonalGaussian { dimension: table.dimension() };
+    dp_pvi_math::expfam::any::Gaussian::from_natural(family, family.isotropic(0.0, 1.0)).unwrap()
 }
 
 fn adult() -> Option<&'static RecordTable> {

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::path::Path;
 
+use dp_pvi_names::Hash;
 use dp_pvi_privacy::parts::{Ask, Elsewhere, SiteKey};
 use dp_pvi_privacy::stored::UnitStore;
-use dp_pvi_privacy::{Hash, SecureNoise, Units};
+use dp_pvi_privacy::{SecureNoise, Units};
 use dp_pvi_schema::Schema;
 use rand_core::Rng;
 

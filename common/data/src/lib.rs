@@ -85,7 +85,8 @@ pub use screen::{Nothing, Screen};
 
 use assemble::{Assembled, Assembler, Predicted};
 use cache::Cache;
-use dp_pvi_privacy::{Hash, Units};
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::Units;
 use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;

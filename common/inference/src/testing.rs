@@ -7,16 +7,17 @@ use std::sync::Once;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, Epsilon, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate};
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_posterior::models::robust_regression::Student;
-use dp_pvi_posterior::models::{linear_regression, logistic_regression};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_models::robust_regression::Student;
+use dp_pvi_models::{linear_regression, logistic_regression};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::{
     Approximation, DpOptimisationSpec, ENGINE, ModelSpec, Optimizer, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
 };
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Permit, Purpose, ReleaseId, RunId, StepPermit};
+use dp_pvi_privacy::{Ledger, NoiseSource, Permit, Purpose, StepPermit};
 use ed25519_dalek::SigningKey;
 use rand_core::Rng;
 use serde_json::Value;

@@ -32,6 +32,7 @@ pub mod rows;
 pub mod scaled;
 pub mod sigmoid_belief;
 pub mod spec;
+pub mod start;
 pub mod survival;
 pub mod survival_regression;
 pub mod weibull_regression;
@@ -51,9 +52,9 @@ use crate::registry::{Named, RegisterError, Registry};
 use crate::sigmoid_belief::SigmoidBeliefSpec;
 use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::survival::SurvivalModel;
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_numerics::floor::PrecisionFloor;
-use dp_pvi_numerics::observation::Precision;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_math::observation::Precision;
 use dp_pvi_schema::Schema;
 
 /// What a model says about itself.
@@ -298,7 +299,7 @@ pub struct PredictorBounds {
     pub free_curvature: Option<f64>,
 }
 
-/// A scale of observations that a run learns: see [`dp_pvi_numerics::observation`].
+/// A scale of observations that a run learns: see [`dp_pvi_math::observation`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LearnedScale {
     /// Prior of ϖ = 1/σ².

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use dp_pvi_numerics::quadrature::sigmoid_moments_of;
-use dp_pvi_numerics::tilted::Tilted;
+use dp_pvi_math::quadrature::sigmoid_moments_of;
+use dp_pvi_math::tilted::Tilted;
 
 /// Derivatives of f = E log p(y | z) for a predictor z ~ N(a, s²).
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -14,10 +14,10 @@ use std::time::Instant;
 use crate::worlds::federation::federate;
 use crate::worlds::forecasts::{Outcome, Tallies, Tally, write_section};
 use crate::worlds::sets::{full_coding, load, sets, split};
-use dp_pvi_forecast::{Effort, Forecast, forecast};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordView;
+use dp_pvi_results::forecast::{Effort, Forecast, forecast};
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 use toml::Value;
 

@@ -17,12 +17,13 @@ use std::time::Instant;
 use dp_pvi_accounting::Epsilon;
 use dp_pvi_data::{Snapshot, load_for_run, load_to_disk};
 use dp_pvi_inference::methods::{self, Job};
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId, SecureNoise, SiteState};
-use dp_pvi_simulator::federation::client_key;
+use dp_pvi_privacy::{Ledger, SecureNoise, SiteState};
+use dp_pvi_schema::Schema;
+use dp_pvi_simulation::federation::client_key;
 use dp_pvi_unsealed::Unsealed;
 
 /// Name, options of `[pvi]`, and the visit that is measured.

@@ -10,14 +10,15 @@
 use std::fmt::Write;
 
 use crate::worlds::federation::{Random, federate};
-use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_inference::models::from_spec;
-use dp_pvi_posterior::schema::formula::{Cell, Record, RowSpace};
-use dp_pvi_posterior::schema::public::{Example, Extra};
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
+use dp_pvi_models::prediction::Level;
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_reading::noise_aware::of_run;
-use dp_pvi_reading::summary::{Coefficient, Level, coefficients};
+use dp_pvi_protocol::summary::{Coefficient, coefficients};
 use dp_pvi_records::{RecordTable, RecordView};
+use dp_pvi_schema::formula::{Cell, Record, RowSpace};
+use dp_pvi_schema::public::{Example, Extra};
 
 const SITES: usize = 5;
 const ROWS: usize = 2000;
@@ -226,7 +227,7 @@ pub fn main(arguments: Vec<String>) {
         let exact = pooled(&tasks[0], &drawn);
         all.add(&tasks[0], &exact, &exact, &test);
         let truth: Vec<f64> = HAZARDS.iter().map(|hazard| hazard.ln()).chain(RATIOS).collect();
-        let certain = dp_pvi_expfam::gaussian::diagonal::Standard::new(truth, vec![1.0; own + RATIOS.len()]).unwrap();
+        let certain = dp_pvi_math::expfam::gaussian::diagonal::Standard::new(truth, vec![1.0; own + RATIOS.len()]).unwrap();
         known += concordance(&tasks[0], &Standard::Diagonal(certain), &test);
         let private: Vec<Gaussian> = tasks.iter().zip(settings).map(|(task, (_, local))| federation(task, &drawn, local, seed)).collect();
         for ((sums, task), q) in sums.iter_mut().zip(&tasks).zip(&private) {

@@ -1,11 +1,12 @@
 //! The server's step and a table of predictions. Figures: `deploy/guide/src/results/speed.md`.
 
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_models::logistic_regression;
+use dp_pvi_models::prediction::{Example, Prediction};
 use dp_pvi_posterior::methods::PviRule;
-use dp_pvi_posterior::models::logistic_regression;
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 use dp_pvi_posterior::task::ModelSpec;
-use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
+use dp_pvi_protocol::predictive::Predictor;
 
 fn main() {
     divan::main();

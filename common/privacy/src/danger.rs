@@ -5,7 +5,7 @@ use dp_pvi_unsealed::Unsealed;
 
 use crate::ledger::{Attachment, Pending};
 use crate::records::{Released, Sensitive};
-use crate::release::Payload;
+use dp_pvi_names::Payload;
 
 /// Calls a private value public. Nothing protects it any more: only for data that nobody has to protect (synthetic
 /// records, test fixtures).

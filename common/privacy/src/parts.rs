@@ -39,8 +39,8 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::mechanism::{LatticeSum, MAX_UNITS, ReleaseError, SumMechanism, Summation, Summed};
 use crate::noise::{NoRandomness, SecureNoise};
 use crate::records::{Argument, Sensitive, UnitTable, Units};
-use crate::release::Hash;
 use crate::shards::Grouping;
+use dp_pvi_names::Hash;
 
 /// What head and executors must agree about beside the task: the form of questions and answers, and the program.
 const VERSION: &str = concat!("dp-pvi parts v2, ", env!("CARGO_PKG_VERSION"));

@@ -15,9 +15,9 @@ use rand_core::Rng;
 
 use crate::ledger::StepPermit;
 use crate::noise::SecureNoise;
-use crate::release::Hash;
 use crate::sampler::Coins;
 use dp_pvi_accounting::unit::SamplingRate;
+use dp_pvi_names::Hash;
 
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

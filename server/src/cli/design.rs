@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_posterior::schema::formula::{Design, Term};
-use dp_pvi_posterior::spec::Prior;
-use dp_pvi_posterior::spec::words::Short;
+use dp_pvi_models::spec::Prior;
+use dp_pvi_models::spec::words::Short;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_schema::formula::{Design, Term};
 use serde_json::{Value, json};
 
 use crate::ca::Enrolled;

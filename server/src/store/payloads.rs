@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Expected;
 use dp_pvi_protocol::sum::{PayloadCheck, PayloadError};
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_privacy::noise::SecureNoise;
-use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::summer::FromServer;
 use dp_pvi_protocol::aggregation::summer::SummerNode;
 use dp_pvi_protocol::aggregation::{Ask, SummerReply, SummerRequest};

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_protocol::aggregation::summer::SummerStores;
 use dp_pvi_secagg::summer::{RoundRecord, StoreError, SummerStore};
 use dp_pvi_secagg::transcript::Head;

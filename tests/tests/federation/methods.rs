@@ -10,10 +10,10 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 
+use dp_pvi_names::PayloadKind;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::{SumBound, SumMechanism};
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::document::PosteriorDocument;
 use dp_pvi_tests::federation::{Federation, Party, run, side_by_side};
 use dp_pvi_tests::memory;
 use dp_pvi_tests::methods::{

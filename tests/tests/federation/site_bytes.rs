@@ -15,10 +15,11 @@ use dp_pvi_client::keys;
 use dp_pvi_client::snapshot::Snapshot;
 use dp_pvi_client::train::SiteTrainer;
 use dp_pvi_inference::methods::{self, Job};
+use dp_pvi_names::{ClientId, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Ledger, NoiseSource, ReleaseId, RunId, SecureNoise};
+use dp_pvi_privacy::{Ledger, NoiseSource, SecureNoise};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Settings, SummerParty};
 use dp_pvi_protocol::driver::{Clock, DriveError, Patience, SiteOutcome, TrainError, TrainErrorKind, Trainer, drive_site};
@@ -28,10 +29,10 @@ use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
 use dp_pvi_secagg::charter::Floors;
-use dp_pvi_simulator::disk::ServerDisk;
-use dp_pvi_simulator::federation::{FEDERATION, summer_key};
-use dp_pvi_simulator::network::{Answer, Host, Request, SimulatedSummer, tls_key};
-use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_simulation::disk::ServerDisk;
+use dp_pvi_simulation::federation::{FEDERATION, summer_key};
+use dp_pvi_simulation::network::{Answer, Host, Request, SimulatedSummer, tls_key};
+use dp_pvi_simulation::noise::SeededNoise;
 use dp_pvi_tests::methods::{MODELS, Protection, Trust, task, tried, tried_aggregated};
 use dp_pvi_unsealed::Unsealed;
 use ed25519_dalek::SigningKey;
@@ -288,7 +289,7 @@ impl Home {
             start_deadline: Duration::from_secs(60),
             suspend_for: Duration::from_secs(3600),
             witnessed: [].into(),
-            summer: task.aggregation.map(|_| SummerParty { key: summer.verifying_key(), authority: dp_pvi_privacy::Hash::default() }),
+            summer: task.aggregation.map(|_| SummerParty { key: summer.verifying_key(), authority: dp_pvi_names::Hash::default() }),
         };
         let clock = Steps(Rc::new(Cell::new(1_000_000)));
         let helper = task.aggregation.map(|_| SimulatedSummer::new(summer, &server.verifying_key(), 1, 0.0));

@@ -1,9 +1,9 @@
 //! A task's document is hashed and signed. How a model stands in it is a promise: other bytes would be another task, and old posteriors could not
 //! be read.
 
-use dp_pvi_posterior::models;
+use dp_pvi_models as models;
+use dp_pvi_names::Hash;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::Hash;
 use dp_pvi_tests::methods::{MODELS, Model, Trust, UPDATES, Update, resolve, task, tried, tried_aggregated};
 use serde_json::Value;
 

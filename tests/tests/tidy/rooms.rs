@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use dp_pvi_posterior::{methods, models};
+use dp_pvi_models as models;
+use dp_pvi_posterior::methods;
 use dp_pvi_tests::place::root;
 use dp_pvi_tests::source::{Source, production};
 

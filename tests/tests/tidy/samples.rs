@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use dp_pvi_client::config::{Config as ClientConfig, RowsBy};
 use dp_pvi_description::Description;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawModel, RawPvi, RawTask, ResolveContext};
 use dp_pvi_protocol::message::Role;
+use dp_pvi_schema::Schema;
 use dp_pvi_server::config::Config as ServerConfig;
 use dp_pvi_server::summer::config::SummerConfig;
 use dp_pvi_tests::methods::{MODELS, Model, Update, tried};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use dp_pvi_posterior::models;
+use dp_pvi_models as models;
 use dp_pvi_tests::place::root;
 use dp_pvi_tests::source::{Source, everything, production};
 

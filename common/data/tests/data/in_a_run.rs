@@ -4,7 +4,8 @@
 //! record, and every boundary.
 
 use dp_pvi_data::{Clue, DataError, LineProblem, RowProblem, inspect, load, load_for_prediction, load_for_run, load_public, load_to_disk};
-use dp_pvi_privacy::{Hash, UnitTable};
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::UnitTable;
 use dp_pvi_schema::Schema;
 use proptest::prelude::*;
 use std::io::Write;

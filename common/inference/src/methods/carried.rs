@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Epsilon, LatticePath, PrivacyUnit, Relation};
+use dp_pvi_names::{Hash, Payload};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{
     DpOptimisationSpec, FactorState, RawTask, ResolveContext, ResolvedTask, ShardMethod, SiteStateForm, Trust, UpdateKind, UpdateSpec,
@@ -28,7 +29,7 @@ use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Hash, Ledger, Payload, Pending, SiteState, Units};
+use dp_pvi_privacy::{Ledger, Pending, SiteState, Units};
 use ed25519_dalek::SigningKey;
 use serde_json::{Value, json};
 
@@ -108,7 +109,7 @@ struct Sent {
 /// A payload as it goes to the server.
 enum Masked {
     Open(dp_pvi_privacy::Released<Payload>),
-    Under(dp_pvi_privacy::mechanism::Masked<dp_pvi_privacy::LatticeVector>),
+    Under(dp_pvi_privacy::mechanism::Masked<dp_pvi_names::LatticeVector>),
 }
 
 impl Sent {

@@ -16,13 +16,14 @@
 //! Limits without noise and convergence (16.2, 16.10) need each method's own optimum and stand beside the methods.
 
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, PrivacyUnit, Relation, Terms};
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_names::{Hash, Payload, PayloadKind};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, SiteStateForm, UpdateSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::{Argument, Hash, Ledger, Payload, PayloadKind, Pending, SiteState, Units};
+use dp_pvi_privacy::{Argument, Ledger, Pending, SiteState, Units};
 use ed25519_dalek::SigningKey;
 
 use super::{Job, Output, run};
@@ -574,7 +575,7 @@ fn the_stated_budget_pays_for_all_visits_and_for_no_more() {
 #[test]
 fn every_registered_model_and_method_has_a_row() {
     let named = |text: &str, name: &str| text.contains(&format!("= \"{name}\""));
-    for (name, _) in dp_pvi_posterior::models::registered() {
+    for (name, _) in dp_pvi_models::registered() {
         assert!(MODELS.iter().any(|(_, options, _)| named(options, name)), "no row for model {name}");
     }
     for (name, _) in dp_pvi_posterior::methods::registered() {

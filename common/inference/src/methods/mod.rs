@@ -32,9 +32,9 @@ mod conformance;
 mod tests;
 
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_expfam::Factor;
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
+use dp_pvi_math::expfam::Factor;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Message, ReleaseError};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, SiteState, StepPermit, Units};

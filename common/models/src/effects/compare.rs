@@ -3,7 +3,7 @@
 //! L = row(one record) − row(another). Of the records only the columns that differ are written, as `age=60` and `ward=surgery`: what is the same in
 //! both cancels. No record of anybody enters.
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 
 use super::Effect;
 use super::contrast::Contrast;
@@ -245,8 +245,8 @@ fn listed<'a>(values: impl IntoIterator<Item = &'a String>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-    use dp_pvi_expfam::gaussian::full;
+    use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+    use dp_pvi_math::expfam::gaussian::full;
     use nalgebra::{DMatrix, DVector};
 
     use super::{CompareError, compare};

@@ -1,6 +1,6 @@
 //! The effects of a schema: every number for so many units of the file, every level against the reference, yes against no, and the intercept.
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 
 use super::contrast::{Contrast, reference};
 use super::{Effect, Measure, formula};

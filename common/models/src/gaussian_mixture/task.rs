@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::{Components, Density, MixtureShape};
@@ -13,7 +13,7 @@ use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
 use crate::{MixtureForm, ModelOptions, ModelRules, TiltedForm};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 
 /// Most components.

@@ -3,8 +3,8 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::Family;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Document, DocumentLength, Sweeps};
@@ -14,7 +14,7 @@ use crate::prediction::{Example, Law, Outcome, Prediction, most_likely};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
 use crate::{ModelOptions, ModelRules, StatisticsForm};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -12,8 +12,8 @@ use crate::predictor::{Lanes, Predictor, Shape, Statistics, TiltedPredictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
 use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges, StatisticsForm};
-use dp_pvi_numerics::quadrature::{log_sigmoid_expectation, sigmoid_moments, softplus};
-use dp_pvi_numerics::tilted::Tilted;
+use dp_pvi_math::quadrature::{log_sigmoid_expectation, sigmoid_moments, softplus};
+use dp_pvi_math::tilted::Tilted;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a logistic regression: none.

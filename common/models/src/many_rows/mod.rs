@@ -12,7 +12,7 @@
 //! number of columns, [`ModelRules`](crate::ModelRules) has `parameters` and `names`, too.
 
 use crate::predictor::Statistics;
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 use dp_pvi_schema::public::Example;
 
 /// A likelihood in which a record becomes several rows.
@@ -255,8 +255,8 @@ pub(crate) mod testing;
 
 #[cfg(test)]
 mod tests {
-    use dp_pvi_expfam::any::{Family, Gaussian};
-    use dp_pvi_expfam::gaussian::full::svec;
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::gaussian::full::svec;
     use nalgebra::DMatrix;
 
     use super::{Beliefs, Cut, PseudoRows, Sparse};

@@ -1,7 +1,7 @@
 //! What the tests of models of many rows share.
 
-use dp_pvi_expfam::any::Standard;
-use dp_pvi_expfam::gaussian::full;
+use dp_pvi_math::expfam::any::Standard;
+use dp_pvi_math::expfam::gaussian::full;
 use dp_pvi_schema::public::Example;
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;

@@ -6,7 +6,7 @@ use nalgebra::{DMatrix, DVector};
 use super::MultinomialRegression;
 use crate::many_rows::{ManyRows, Place, PseudoRows};
 use crate::predictor::Statistics;
-use dp_pvi_numerics::tilted_softmax::TiltedSoftmax;
+use dp_pvi_math::tilted_softmax::TiltedSoftmax;
 use dp_pvi_schema::public::Example;
 
 impl ManyRows for MultinomialRegression {

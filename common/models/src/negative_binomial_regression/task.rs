@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -13,8 +13,8 @@ use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
 use crate::spec::words::Short;
 use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
-use dp_pvi_numerics::count::negative_binomial;
-use dp_pvi_numerics::quadrature::{sigmoid_moments, softplus};
+use dp_pvi_math::count::negative_binomial;
+use dp_pvi_math::quadrature::{sigmoid_moments, softplus};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a negative binomial regression.

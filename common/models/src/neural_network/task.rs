@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -13,7 +13,7 @@ use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
 use crate::{ModelOptions, ModelRules};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Numbers of a network.

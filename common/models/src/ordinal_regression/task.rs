@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::law::OrderedLaw;
@@ -193,7 +193,7 @@ impl Display for OrdinalRegression {
 mod tests {
     use std::sync::Arc;
 
-    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
     use dp_pvi_schema::Schema;
     use nalgebra::{DMatrix, DVector};
     use proptest::prelude::*;

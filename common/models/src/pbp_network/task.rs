@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -13,7 +13,7 @@ use crate::prediction::{Example, Law, Outcome, Prediction, entries};
 use crate::spec::TaskError;
 use crate::spec::check::require;
 use crate::{ModelOptions, ModelRules, TiltedForm};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a network by probabilistic back-propagation.

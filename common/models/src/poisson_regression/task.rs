@@ -3,8 +3,8 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::special::ln_gamma;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::special::ln_gamma;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -13,7 +13,7 @@ use crate::predictor::{Predictor, Shape, Statistics};
 use crate::spec::TaskError;
 use crate::spec::check::require;
 use crate::{ModelOptions, ModelRules, PredictorScale};
-use dp_pvi_numerics::count;
+use dp_pvi_math::count;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a Poisson regression: none.

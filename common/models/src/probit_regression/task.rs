@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -12,9 +12,10 @@ use crate::predictor::{Predictor, Shape, Statistics, TiltedPredictor};
 use crate::spec::TaskError;
 use crate::spec::check::require;
 use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
-use dp_pvi_numerics::expectation::expectation;
-use dp_pvi_numerics::normal::{self, log_cdf};
-use dp_pvi_numerics::tilted::Tilted;
+use dp_pvi_math::expectation::expectation;
+use dp_pvi_math::normal;
+use dp_pvi_math::normal::log_cdf;
+use dp_pvi_math::tilted::Tilted;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a probit regression: none.

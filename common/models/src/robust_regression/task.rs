@@ -3,8 +3,8 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::special::ln_gamma;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::special::ln_gamma;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -14,8 +14,8 @@ use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
 use crate::{LearnedScale, ModelOptions, ModelRules, ModelSpec, PredictorBounds, PredictorScale, Ranges};
-use dp_pvi_numerics::observation::Precision;
-use dp_pvi_numerics::student::NormalPlusStudent;
+use dp_pvi_math::observation::Precision;
+use dp_pvi_math::student::NormalPlusStudent;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a robust regression.
@@ -265,7 +265,7 @@ mod tests {
     use crate::prediction::{Level, Prediction, PredictorLaw};
     use crate::predictor::Predictor;
     use crate::{ModelFamily, ModelRules, ModelSpec, Ranges};
-    use dp_pvi_numerics::observation::Precision;
+    use dp_pvi_math::observation::Precision;
 
     const MODEL: RobustRegression = RobustRegression { degrees_of_freedom: 4.0, scale: 0.5, learned: None };
 

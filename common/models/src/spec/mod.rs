@@ -13,7 +13,7 @@ pub use check::TaskError;
 pub use prior::{Prior, PriorSpec, TermPrior};
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::any::Family;
 use dp_pvi_schema::{Schema, SchemaError};
 use serde::{Deserialize, Serialize};
 

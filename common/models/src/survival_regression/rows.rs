@@ -1,6 +1,6 @@
 //! A record as one Poisson count for every interval in which it was watched: see the page of the [room](super).
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 
 use super::SurvivalRegression;
 use crate::many_rows::{Beliefs, ManyRows, Place, PseudoRows, Sparse};

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -185,7 +185,7 @@ impl Display for SurvivalRegression {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use dp_pvi_expfam::any::Standard;
+    use dp_pvi_math::expfam::any::Standard;
     use dp_pvi_schema::Schema;
     use dp_pvi_schema::public::{Example, Extra};
     use nalgebra::{DMatrix, DVector, dvector};

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
@@ -142,8 +142,8 @@ impl Display for WeibullRegression {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use dp_pvi_expfam::any::Standard;
-    use dp_pvi_expfam::gaussian::full;
+    use dp_pvi_math::expfam::any::Standard;
+    use dp_pvi_math::expfam::gaussian::full;
     use dp_pvi_schema::Schema;
     use dp_pvi_schema::public::{Example, Extra};
     use nalgebra::{DMatrix, DVector, dvector};

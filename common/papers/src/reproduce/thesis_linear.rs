@@ -15,14 +15,14 @@ use std::fmt::Write as _;
 
 use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier};
 use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
-use dp_pvi_posterior::clipping::adaptive::{RATE, next_bound, share_within, split_noise};
+use dp_pvi_privacy::clipping::adaptive::{RATE, next_bound, share_within, split_noise};
 use plotters::prelude::*;
 
 use super::dp_sep::wrong;
 use super::vips::{Line, Run, chart};
 use super::vips_blr::Normal;
 use super::{Options, ReproduceError};
-use dp_pvi_simulator::noise::stream;
+use dp_pvi_simulation::noise::stream;
 
 const DELTA: f64 = 1e-4;
 const SIGMA: f64 = 1.0;

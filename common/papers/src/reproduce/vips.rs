@@ -6,18 +6,19 @@ use std::path::Path;
 use dp_pvi_accounting::{Epsilon, NoiseMultiplier};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{PrivacySpec, ResolvedTask, StatisticsSpec, UpdateSpec, VipsSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, Released, RunId, SiteState, UnitTable, Units};
+use dp_pvi_privacy::{Ledger, Released, SiteState, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 use indicatif::{ProgressBar, ProgressStyle};
 use plotters::prelude::*;
 
 use super::{Options, ReproduceError};
 use dp_pvi_simulation::experiment::{Experiment, Session};
-use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_simulation::noise::SeededNoise;
 use dp_pvi_unsealed::Unsealed;
 
 /// One number of a reproduction.

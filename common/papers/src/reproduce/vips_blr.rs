@@ -13,16 +13,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_inference::capabilities::statistics::polya_gamma::{Blocks, LogisticStatistics};
 use dp_pvi_inference::capabilities::statistics::total;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::logistic_regression;
-use dp_pvi_posterior::numerics::polya_gamma::{m_step, raise_to, sensitivities};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::polya_gamma::{m_step, raise_to, sensitivities};
+use dp_pvi_models::logistic_regression;
+use dp_pvi_models::prediction::Level;
+use dp_pvi_models::prediction::{Example, Prediction};
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
-use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
-use dp_pvi_reading::summary::Level;
+use dp_pvi_protocol::predictive::Predictor;
 use nalgebra::{DMatrix, DVector};
 use plotters::prelude::*;
 use rand_core::Rng;
@@ -189,7 +190,7 @@ fn predictor_of(task: &ResolvedTask, q: &Gaussian) -> Result<Predictor, Reproduc
 /// The minimiser of a perturbed objective; a form that no product offers.
 fn perturbed(task: &ResolvedTask, table: &RecordTable, epsilon: f64, seed: u64) -> Result<DVector<f64>, ReproduceError> {
     let (sd, ridge) = perturbation(task.feature_bound, epsilon, DELTA);
-    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "objective perturbation", 0) };
+    let mut normal = Normal { stream: dp_pvi_simulation::noise::stream(seed, "objective perturbation", 0) };
     let linear = DVector::from_fn(task.dimension as usize, |_, _| sd * normal.draw());
     let objective = Objective { table, ridge: ridge.max(task.prior.scale.powi(-2)), linear };
     objective.minimise().ok_or_else(|| wrong(&"Newton's method does not end"))
@@ -239,7 +240,7 @@ fn published(task: &ResolvedTask, data: &RecordTable, epsilon: f64, seed: u64) -
     let [first_sd, second_sd] = sensitivities(task.feature_bound).map(|bound| bound * releases.sqrt() / mu);
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
     let level = 1e-4 * data.records().len() as f64;
-    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "vips as published", 0) };
+    let mut normal = Normal { stream: dp_pvi_simulation::noise::stream(seed, "vips as published", 0) };
     let prior = prior(task)?;
     let mut q = prior.clone();
     for _ in 0..ROUNDS {
@@ -343,7 +344,7 @@ fn intervals(file: &Path, task: &ResolvedTask, private: &Predictor, free: &Predi
     for (row, &j) in (0..).zip(&order) {
         let y = 48 + 20 * row;
         root.draw(&Text::new(names[j].clone(), (12, y - 8), ("sans-serif", 13))).map_err(|e| failed(&e))?;
-        let ends = |i: &dp_pvi_reading::summary::Interval, y| [(place(i.lower), y), (place(i.upper), y)];
+        let ends = |i: &dp_pvi_models::prediction::Interval, y| [(place(i.lower), y), (place(i.upper), y)];
         root.draw(&PathElement::new(ends(&private[j], y - 2), BLUE.stroke_width(4))).map_err(|e| failed(&e))?;
         root.draw(&PathElement::new(ends(&free[j], y + 3), BLACK.stroke_width(1))).map_err(|e| failed(&e))?;
     }

@@ -23,13 +23,13 @@ use std::fmt::Write as _;
 use dp_pvi_data::load_public;
 use dp_pvi_inference::models::sigmoid_belief::{ClippedImages, ImageStatistics};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_models::sigmoid_belief::Network;
+use dp_pvi_models::sigmoid_belief::hidden::Prepared;
 use dp_pvi_posterior::methods::{Arrived, VipsRule};
-use dp_pvi_posterior::models::sigmoid_belief::Network;
-use dp_pvi_posterior::models::sigmoid_belief::hidden::Prepared;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, StatisticsSpec, UpdateSpec};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::BatchTerms;
+use dp_pvi_schema::Schema;
 use indicatif::ProgressBar;
 use nalgebra::DMatrix;
 use plotters::prelude::*;
@@ -141,7 +141,7 @@ fn free(task: &ResolvedTask, table: &RecordTable, bar: &ProgressBar) -> Result<N
         let terms = ClippedImages::new(ImageStatistics::owned(network, scales, images.sweeps), 1.0, Some(0.0));
         let half = |units: &[usize]| {
             let mut sums = vec![0.0; terms.coordinates()];
-            let mut none = dp_pvi_simulator::noise::stream(0, "no draws", 0);
+            let mut none = dp_pvi_simulation::noise::stream(0, "no draws", 0);
             let mut work = BatchTerms::<RecordTable>::start(&terms, &mut none);
             for chunk in units.chunks(128) {
                 let views: Vec<_> = chunk.iter().map(|&unit| table.unit(unit)).collect();

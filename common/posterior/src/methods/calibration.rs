@@ -6,8 +6,8 @@ use dp_pvi_accounting::{DpEvent, Epsilon, Method, NoiseMultiplier, calibrate};
 
 use super::price::{visit_events, whole_loss};
 use super::{Setting, UpdateSpec};
-use crate::spec::check::{checked, invalid};
-use crate::spec::{PrivacySpec, TaskError};
+use dp_pvi_models::spec::check::{checked, invalid};
+use dp_pvi_models::spec::{PrivacySpec, TaskError};
 
 /// Smallest z for which all visits of the update `with(z)` together cost at most the ε of the setting.
 ///

@@ -22,7 +22,6 @@ pub mod pvi;
 pub mod rehearsal;
 mod rule;
 pub(crate) mod scaled;
-pub mod schedule;
 pub mod sep;
 mod setting;
 pub mod shards;
@@ -35,7 +34,7 @@ use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
 use dp_pvi_accounting::{DpEvent, NoiseMultiplier};
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_names::PayloadKind;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -59,9 +58,9 @@ use self::agreement::{Compared, NotTested, SiteReleases};
 use self::divided::{Divided, Undividable};
 use self::noise_aware::{Absent, Contribution, History, Posterior};
 use self::rehearsal::{NotForecast, Sent, Stage};
-use self::schedule::Damping;
-use crate::spec::check::{checked, invalid};
-use crate::spec::{ScheduleSpec, TaskError};
+use dp_pvi_math::damping::Damping;
+use dp_pvi_models::spec::check::{checked, invalid};
+use dp_pvi_models::spec::{ScheduleSpec, TaskError};
 
 /// Local updates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,14 +1,15 @@
 //! What a method is told of its task: the model, the family, the prior, the public facts of the schema, the order of work and the
 //! guarantee; not what the update is.
 
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::any::Family;
 
-use crate::models::{LearnedScale, ModelSpec, Ranges};
-use crate::numerics::observation::Precision;
-use crate::schema::Schema;
-use crate::spec::{
-    self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
+use dp_pvi_math::observation::Precision;
+use dp_pvi_models::spec;
+use dp_pvi_models::spec::{
+    AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
 };
+use dp_pvi_models::{LearnedScale, ModelSpec, Ranges};
+use dp_pvi_schema::Schema;
 
 /// A task as models and methods see it. The fields are those of the task's document.
 #[derive(Debug, Clone, Copy)]

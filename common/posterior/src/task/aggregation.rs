@@ -4,7 +4,7 @@ use dp_pvi_accounting::DpEvent;
 use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
 
 use super::{ResolvedTask, ScheduleSpec, SumSpec, TaskError, Trust};
-use crate::spec::check::{invalid, require};
+use dp_pvi_models::spec::check::{invalid, require};
 
 /// An event, and under aggregation what a site's own part is if everything else is known.
 type Charge = (DpEvent, Option<DpEvent>);

@@ -5,10 +5,10 @@ use dp_pvi_accounting::{DpEvent, PrivacyUnit, Terms};
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 
 use super::{ResolvedTask, TaskError, Trust, UpdateSpec};
-use crate::schema::Schema;
-use crate::spec::check::{invalid, require};
-use crate::spec::texts::check_texts;
-pub use crate::spec::texts::is_plain_text;
+use dp_pvi_models::spec::check::{invalid, require};
+use dp_pvi_models::spec::texts::check_texts;
+pub use dp_pvi_models::spec::texts::is_plain_text;
+use dp_pvi_schema::Schema;
 
 /// Visits of one site.
 pub const MAX_VISITS: u32 = 100_000;
@@ -118,8 +118,8 @@ impl ResolvedTask {
     /// Numbers that do not fit the lattice.
     pub fn sum_of_site(&self, visit: u32, units: u64) -> Result<Option<(DpEvent, u64)>, TaskError> {
         match self.message(visit)?.kind {
-            dp_pvi_privacy::PayloadKind::Lattice { .. } => Ok(Some((self.visit_event(visit)?, self.update.rules().most_terms(units)))),
-            dp_pvi_privacy::PayloadKind::Masked { .. } | dp_pvi_privacy::PayloadKind::Values => Ok(None),
+            dp_pvi_names::PayloadKind::Lattice { .. } => Ok(Some((self.visit_event(visit)?, self.update.rules().most_terms(units)))),
+            dp_pvi_names::PayloadKind::Masked { .. } | dp_pvi_names::PayloadKind::Values => Ok(None),
         }
     }
 

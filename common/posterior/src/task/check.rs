@@ -4,10 +4,10 @@
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 
 use super::{ResolvedTask, ScheduleSpec, TaskError};
-use crate::models::reach::Reach;
-use crate::schema::Schema;
-use crate::spec::check::{invalid, positive, require};
-use crate::spec::refuse;
+use dp_pvi_models::reach::Reach;
+use dp_pvi_models::spec::check::{invalid, positive, require};
+use dp_pvi_models::spec::refuse;
+use dp_pvi_schema::Schema;
 
 impl ResolvedTask {
     /// Refuses documents that contradict themselves or that this engine cannot compute.
@@ -20,8 +20,8 @@ impl ResolvedTask {
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
         let (update, model) = (self.update.rules().carries_offsets(), self.model.rules());
-        crate::spec::check_offset(&schema, self.design.as_ref(), update && model.takes_offsets())?;
-        crate::spec::check_weights(&schema, self.design.as_ref(), update && model.is_linear())?;
+        dp_pvi_models::spec::check_offset(&schema, self.design.as_ref(), update && model.takes_offsets())?;
+        dp_pvi_models::spec::check_weights(&schema, self.design.as_ref(), update && model.is_linear())?;
         self.check_priors(&schema)?;
         if let Some(reach) = Reach::of(&self.model, &schema, &self.setting().priors()) {
             reach.check(&self.model, &schema)?;
@@ -59,8 +59,8 @@ impl ResolvedTask {
             self.design.as_ref().is_none_or(|design| design.without_intercept != rules.has_intercept()),
             "whether rows have an intercept is not what the model says: use the same version on both sides",
         )?;
-        crate::spec::check_design(schema)?;
-        crate::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;
+        dp_pvi_models::spec::check_design(schema)?;
+        dp_pvi_models::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;
         rules.check(schema)
     }
 
@@ -70,12 +70,12 @@ impl ResolvedTask {
     /// The site is not in the list.
     pub fn site(&self, name: &str) -> Result<Option<u32>, TaskError> {
         let schema = self.parsed_schema()?.of_site(name)?;
-        Ok(schema.design().and_then(crate::schema::formula::Design::own_site))
+        Ok(schema.design().and_then(dp_pvi_schema::formula::Design::own_site))
     }
 
     /// Priors of single coefficients, and scales that several share.
     fn check_priors(&self, schema: &Schema) -> Result<(), TaskError> {
-        let groups = schema.design().map_or(&[][..], crate::schema::formula::Design::scale_groups);
+        let groups = schema.design().map_or(&[][..], dp_pvi_schema::formula::Design::scale_groups);
         let (prior, rules) = (self.setting().priors(), self.update.rules());
         let own = !prior.groups.is_empty() || self.design.as_ref().is_some_and(|design| !design.priors.is_empty());
         if own && !(self.model.rules().is_linear() && rules.carries_offsets()) {

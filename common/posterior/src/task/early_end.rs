@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ResolvedTask, ScheduleSpec, TaskError};
 use crate::methods::noise_aware::{Absent, History};
-use crate::spec::check::{invalid, require};
+use dp_pvi_models::spec::check::{invalid, require};
 
-/// The run ends when the posterior has moved little for some rounds (`early_end` of `dp-pvi-reading`). The rule looks at released values only, and the
+/// The run ends when the posterior has moved little for some rounds (`early_end` of `dp-pvi-protocol`). The rule looks at released values only, and the
 /// guarantee is that of the whole plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,7 @@
 
 use super::tests::CONTEXT;
 use super::{RawTask, ResolvedTask, TaskError};
-use crate::schema::SchemaError;
+use dp_pvi_schema::SchemaError;
 
 const COLUMNS: &str = "[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n\
                        [[columns]]\nname = \"days\"\nkind = \"number\"\nlower = 1\nupper = 90\ncentre = 0\nscale = 1\n\

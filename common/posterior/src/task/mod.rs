@@ -18,25 +18,25 @@ pub use crate::methods::{
     ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,
     Preconditioner, PropagationSpec, ScaleWeights, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
 };
-pub use crate::models::{ModelFamily, ModelSpec};
-pub use crate::spec::promise::Derived;
-pub use crate::spec::{
+pub use dp_pvi_models::spec::promise::Derived;
+pub use dp_pvi_models::spec::{
     AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust, WeightsSpec,
 };
+pub use dp_pvi_models::{ModelFamily, ModelSpec};
 pub use early_end::EarlyEndSpec;
 pub use names::names;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, Rounds, ScheduleKind};
 
 use dp_pvi_accounting::{Delta, DpEvent, Relation};
 use dp_pvi_accounting::{Prices, PrivacyLoss};
-use dp_pvi_expfam::any::Family;
-use dp_pvi_privacy::Hash;
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_names::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{Rule, Setting, price};
-use crate::models::reach::Reach;
-use crate::schema::Schema;
+use dp_pvi_models::reach::Reach;
+use dp_pvi_schema::Schema;
 
 /// The public statement of what will be computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

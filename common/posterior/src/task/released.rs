@@ -1,10 +1,10 @@
-//! What the released values of a run say, as the update of its task knows to read them. The words for people are in `dp-pvi-reading`.
+//! What the released values of a run say, as the update of its task knows to read them. The words for people are in `dp-pvi-results`.
 
 use super::{ModelSpec, ResolvedTask};
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::divided::{Divided, Undividable};
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
-use crate::numerics::observation::Precision;
+use dp_pvi_math::observation::Precision;
 
 impl ResolvedTask {
     /// Standard deviation of an observation's noise, where a state has learned it.

@@ -56,12 +56,12 @@ use std::collections::BTreeSet;
 use crate::ledger::file::SecondPlace;
 use crate::ledger::seal::{Seal, Secret};
 use crate::ledger::totals::{Priced, Totals};
-use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::ShardSalt;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_accounting::unit::Epsilon;
 use dp_pvi_accounting::{Prices, PrivacyLoss, Runs};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 
 /// The ledger of one data set.
 pub struct Ledger<S, K> {

@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use super::memory::{Failure, MemoryStore};
 use super::*;
 use crate::danger::{assume_released, assume_signed};
-use crate::release::{ClientId, LatticeVector, Payload};
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
 use dp_pvi_accounting::event::{DiscreteGaussian, LatticePath};
 use dp_pvi_accounting::unit::Delta;
 use dp_pvi_accounting::{Method, Prices, RunCost, epsilon_upper};
+use dp_pvi_names::{ClientId, LatticeVector, Payload};
 use dp_pvi_unsealed::Unsealed;
 
 mod aggregated;

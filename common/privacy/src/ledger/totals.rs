@@ -7,11 +7,11 @@ use crate::ledger::error::LedgerError;
 use crate::ledger::row::{FreezeState, PlannedEvents, RowBody};
 use crate::ledger::stage::{MOST_RETRIES, ReleaseState};
 use crate::ledger::store::StoreError;
-use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::Relation;
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_accounting::unit::Delta;
 use dp_pvi_accounting::{Charge, Envelope, Prices, RunCost, Runs};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 
 /// Hash of a factor's bytes, as in a SETTLED row.
 pub(crate) fn factor_hash(bytes: &[u8]) -> Hash {

@@ -1,7 +1,7 @@
 //! What a ledger writes down beside its releases: what one unit is, and what of a copy is closed.
 
 use super::{Ledger, LedgerError, LedgerStore, RowBody, RowSigner};
-use crate::release::RunId;
+use dp_pvi_names::RunId;
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// What one privacy unit is, in words, if that was written down.

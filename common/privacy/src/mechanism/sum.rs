@@ -7,18 +7,19 @@ use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::clean::CleanTerms;
 use crate::mechanism::draw::Draw;
-use crate::mechanism::lattice::{Lattice, LatticeOverflow};
+use crate::mechanism::lattice::Lattice;
 use crate::mechanism::summation::{Pass, Summation, Summed, Totals};
 use crate::noise::{NoiseSource, Purpose};
 use crate::parts::NoSum;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
-use crate::release::LatticeVector;
 use crate::sampler::DiscreteGaussianSampler;
 use crate::shards::Grouping;
 use crate::stored::Source;
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+use dp_pvi_names::LatticeOverflow;
+use dp_pvi_names::LatticeVector;
 
 /// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units, a Poisson sample, or one batch of an epoch.
 ///

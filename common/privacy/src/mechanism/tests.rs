@@ -18,9 +18,10 @@ use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Sensitive};
 use crate::sampler::gaussian::bound;
 use crate::shards::{PermitScope, ShardSalt};
-use crate::{ClientId, Hash, ReleaseId, RunId, SecureNoise, UnitTable, Units};
+use crate::{SecureNoise, UnitTable, Units};
 use dp_pvi_accounting::adjacency::PrivacyUnit;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, LatticePath, NoiseMultiplier, Relation, SamplingRate, Terms, epsilon_upper};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_unsealed::Sealed;
 
 /// Streams that depend on their arguments only; lives in tests.
@@ -294,7 +295,7 @@ fn a_million_outputs_lie_on_the_lattice_in_both_worlds() {
         let rows = vec![(0..dimension).map(|i| (i, world)).collect::<Vec<_>>()];
         let step = 2f64.powi(mechanism.exponent());
         let values = run(&mechanism, rows, permit(&mechanism), &SecureNoise).unwrap();
-        let released = crate::LatticeVector { exponent: mechanism.exponent(), values };
+        let released = dp_pvi_names::LatticeVector { exponent: mechanism.exponent(), values };
         let off = released.to_f64().iter().filter(|x| (*x / step).fract() != 0.0).count();
         assert_eq!(off, 0);
         let mean_square = released.to_f64().iter().map(|x| x * x).sum::<f64>() / f64::from(dimension);

@@ -8,8 +8,8 @@ mod serve;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{Hash, ReleaseId, RunId};
 use dp_pvi_secagg::charter::CharterBody;
 
 pub use self::client::{drive_evaluator, drive_site};

@@ -13,10 +13,11 @@ mod site;
 use std::sync::Arc;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::ReleaseId;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Pending, Permit, ReleaseId, SiteState};
+use dp_pvi_privacy::{Pending, Permit, SiteState};
 use dp_pvi_secagg::error::SecAggError;
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};

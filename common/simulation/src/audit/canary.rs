@@ -2,9 +2,9 @@
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_inference::records::{RecordTable, RecordView};
-use dp_pvi_posterior::schema::public::Extra;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::Units;
+use dp_pvi_schema::public::Extra;
 
 use super::registry::Case;
 use super::scenes::{Scene, Unit};

@@ -10,21 +10,20 @@ use dp_pvi_accounting::Prices;
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Epsilon};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ClientId, Hash, LatticeVector, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
 use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::sampler::DiscreteGaussianSampler;
-use dp_pvi_privacy::{
-    ClientId, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, Purpose, ReleaseId, RunId, SecureNoise, SiteState, Units,
-};
+use dp_pvi_privacy::{Ledger, NoiseSource, Pending, Purpose, SecureNoise, SiteState, Units};
 
 use super::AuditError;
 use super::canary::Worlds;
 use super::registry::{Case, View};
-use dp_pvi_simulator::federation;
-use dp_pvi_simulator::noise::SeededNoise;
+use crate::federation;
+use crate::noise::SeededNoise;
 use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// What is the same for all runs of a row.

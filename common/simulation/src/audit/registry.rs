@@ -10,8 +10,9 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_models as models;
+use dp_pvi_posterior::methods;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Trust, UpdateSpec};
-use dp_pvi_posterior::{methods, models};
 use serde::Serialize;
 
 /// ε of the audited tasks, for all visits of a site.

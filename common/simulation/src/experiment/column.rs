@@ -4,8 +4,8 @@
 //! nothing of it.
 
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_schema::Schema;
 use toml::{Table, Value};
 
 use super::ExperimentError;

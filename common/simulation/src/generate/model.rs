@@ -5,7 +5,7 @@ use super::cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth,
 use super::columns::write_stays;
 use super::draw::Draw;
 use super::files::{WriteError, write};
-use dp_pvi_posterior::schema::{ColumnKind, NumberRule, Schema, SchemaError};
+use dp_pvi_schema::{ColumnKind, NumberRule, Schema, SchemaError};
 use std::path::Path;
 
 /// Case mix of a hospital.

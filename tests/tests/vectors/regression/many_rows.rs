@@ -2,24 +2,25 @@
 
 use std::sync::Arc;
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full::{self, svec, unsvec};
 use dp_pvi_inference::capabilities::many_rows::ManyRowsModel;
 use dp_pvi_inference::capabilities::{LocalOptimum, Model};
 use dp_pvi_inference::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::models;
 use dp_pvi_inference::records::{RecordTable, RecordView};
-use dp_pvi_posterior::models::Ranges;
-use dp_pvi_posterior::models::many_rows::{ManyRows, Place, PseudoRows};
-use dp_pvi_posterior::models::multinomial_regression::MultinomialRegression;
-use dp_pvi_posterior::models::negative_binomial_regression::NegativeBinomialRegression;
-use dp_pvi_posterior::models::ordinal_regression::OrdinalRegression;
-use dp_pvi_posterior::models::prediction::{Example, Outcome as Told, Prediction};
-use dp_pvi_posterior::models::robust_regression::RobustRegression;
-use dp_pvi_posterior::numerics::softmax_mean::SoftmaxMean;
-use dp_pvi_posterior::schema::public::Extra;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full;
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::softmax_mean::SoftmaxMean;
+use dp_pvi_models::Ranges;
+use dp_pvi_models::many_rows::{ManyRows, Place, PseudoRows};
+use dp_pvi_models::multinomial_regression::MultinomialRegression;
+use dp_pvi_models::negative_binomial_regression::NegativeBinomialRegression;
+use dp_pvi_models::ordinal_regression::OrdinalRegression;
+use dp_pvi_models::prediction::{Example, Outcome as Told, Prediction};
+use dp_pvi_models::robust_regression::RobustRegression;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_schema::public::Extra;
 use nalgebra::{DMatrix, DVector};
 
 use super::likelihoods::{ORACLE_TOLERANCE, input};

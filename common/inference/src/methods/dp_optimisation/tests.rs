@@ -3,12 +3,13 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_accounting::{ClipNorm, DpEvent, Relation, Terms};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::models::neural_network::{NetworkOutput, NeuralNetworkSpec};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::neural_network::{NetworkOutput, NeuralNetworkSpec};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::task::{AdaptiveClipSpec, Approximation, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::batch::compare;
 use dp_pvi_privacy::mechanism::{BatchTerms, ReleaseError};
-use dp_pvi_privacy::{Payload, SiteState, Units};
+use dp_pvi_privacy::{SiteState, Units};
 
 use super::{GradientSum, Iterate};
 use crate::capabilities::WithIndicator;
@@ -313,7 +314,7 @@ fn the_mean_gradient_of_whole_epochs_varies_by_its_noise_alone() {
     let variances = |batches: Option<u32>, learning_rate: f64| {
         let mut update = spec(Optimizer::Preconditioned, steps, 1.0 / 4.0, clip, noise);
         (update.measured, update.batches, update.learning_rate) = (true, batches, learning_rate);
-        let model = dp_pvi_posterior::models::linear_regression::LinearRegression { noise_sd: 0.7 };
+        let model = dp_pvi_models::linear_regression::LinearRegression { noise_sd: 0.7 };
         let task = task(model.into(), Approximation::MeanField, D as u32, UpdateSpec::DpOptimisation(update));
         let event = task.visit_event(0).unwrap();
         let lambda = task.prior_natural();

@@ -17,12 +17,13 @@
 
 use std::num::NonZeroU32;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::methods::Coding;
 use dp_pvi_posterior::task::{FactorState, ShardMethod, ShardSpec, UpdateSpec};
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, ReleaseError, Summation, Summed};
 use dp_pvi_privacy::shards::{Shard, Shards, WholeSite};
-use dp_pvi_privacy::{Argument, NoiseSource, Payload, Pending, Permit, Sensitive, UnitTable, Units};
+use dp_pvi_privacy::{Argument, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, cavity, only_step};

@@ -1,15 +1,16 @@
 use std::num::NonZeroU32;
 
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, PrivacyUnit, Relation, Terms};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_expfam::gaussian::full::unsvec;
-use dp_pvi_posterior::clipping::metric::ClipMetric;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::expfam::gaussian::full::unsvec;
+use dp_pvi_models::{linear_regression, logistic_regression};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::methods::{Arrived, Coding};
-use dp_pvi_posterior::models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::{
     Approximation, FactorState, ModelSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, UpdateSpec,
 };
-use dp_pvi_privacy::{Argument, Payload, Pending, Sensitive, SiteState, Units};
+use dp_pvi_privacy::clipping::metric::ClipMetric;
+use dp_pvi_privacy::{Argument, Pending, Sensitive, SiteState, Units};
 
 use super::Fit;
 use crate::methods::{Job, run};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::methods::Setting;
 use crate::methods::{DpOptimisationSpec, MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, dp_optimisation};
 use crate::methods::{PviRule, Rule};
-use crate::spec::check::{invalid, require};
-use crate::spec::{ScheduleSpec, TaskError};
+use dp_pvi_models::spec::check::{invalid, require};
+use dp_pvi_models::spec::{ScheduleSpec, TaskError};
 
 /// Numbers of a committee.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

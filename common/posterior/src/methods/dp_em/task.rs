@@ -3,20 +3,20 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_names::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use crate::clipping::blocks::block_scales;
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{EmRule, Rule};
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::methods::{Setting, SumSpec};
-use crate::models::gaussian_mixture::em::{Scales, statistics_len};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use dp_pvi_models::gaussian_mixture::em::{Scales, statistics_len};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, positive, require};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError};
+use dp_pvi_privacy::clipping::blocks::block_scales;
 
 /// Numbers of DP-EM.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

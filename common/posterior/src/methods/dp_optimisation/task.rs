@@ -3,13 +3,13 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, LatticePath, MOST_BATCHES, NoiseMultiplier, SamplingRate, Terms};
-use dp_pvi_privacy::PayloadKind;
-use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
+use dp_pvi_names::LatticeOverflow;
+use dp_pvi_names::PayloadKind;
+use dp_pvi_privacy::mechanism::{BatchSum, LatticeSum};
 use serde::{Deserialize, Serialize};
 
 use super::noise_aware::noise_of_visit;
 use super::rule::{Measured, MeasuredRule};
-use crate::clipping::adaptive;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::{requires_epsilon, requires_local_trust};
 use crate::methods::divided::{Divided, Undividable, of_factor};
@@ -17,11 +17,12 @@ use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::scaled::{ScaledRule, learned};
 use crate::methods::{Arrived, MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::numerics::floor::PrecisionFloor;
-use crate::numerics::noisy_likelihood;
-use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, TaskError};
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_math::noisy_likelihood;
+use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, TaskError};
+use dp_pvi_privacy::clipping::adaptive;
 
 /// Numbers of DP optimisation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

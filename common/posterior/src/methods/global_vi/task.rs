@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;
 use crate::methods::{GlobalViRule, MessageForm, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec};
-use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError};
 
 /// Numbers of global DP variational inference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

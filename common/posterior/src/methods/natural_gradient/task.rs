@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
-use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_math::expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
@@ -19,10 +19,10 @@ use crate::methods::setting::triangle_numbers;
 use crate::methods::{
     MessageForm, NaturalGradientRule, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec, VisitForm,
 };
-use crate::models::predictor::Statistics;
-use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError, Trust};
+use dp_pvi_models::predictor::Statistics;
+use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError, Trust};
 
 /// Numbers of bounded natural-gradient variational inference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -3,22 +3,22 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, SamplingRate, Terms};
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_names::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use crate::clipping::blocks::block_scales;
-use crate::clipping::metric::ClipMetric;
 use crate::methods::check::requires_local_trust;
 use crate::methods::shards::too_few_sites;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::methods::{PropagationRule, Rule};
 use crate::methods::{Setting, SumSpec};
-use crate::models::TiltedForm;
-use crate::spec::TaskError;
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, require, requires_clip_norms};
-use crate::spec::words::Short;
+use dp_pvi_models::TiltedForm;
+use dp_pvi_models::spec::TaskError;
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_privacy::clipping::blocks::block_scales;
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 
 /// Numbers of expectation propagation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -253,7 +253,7 @@ impl UpdateRules for PropagationSpec {
              model that offers Predictor::tilted",
         )?;
         require(
-            task.approximation == crate::spec::Approximation::MeanField || !is_network,
+            task.approximation == dp_pvi_models::spec::Approximation::MeanField || !is_network,
             "this model has approximation = \"mean-field\" only",
         )?;
         let blocks = self.blocks(task).len();
@@ -298,7 +298,7 @@ impl UpdateRules for PropagationSpec {
             require(self.sampling_rate.numerator() == SamplingRate::DENOMINATOR, "sampling_rate belongs to a run with epsilon")?;
         }
         require(
-            task.approximation == crate::spec::Approximation::MeanField || self.step_precision == 0.0,
+            task.approximation == dp_pvi_models::spec::Approximation::MeanField || self.step_precision == 0.0,
             "step_precision needs approximation = \"mean-field\"",
         )
     }

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_names::PayloadKind;
 use serde::Deserialize;
 
 use crate::methods::agreement::SiteReleases;
@@ -13,8 +13,8 @@ use crate::methods::noise_aware::Absent;
 use crate::methods::scaled::{ScaledRule, learned};
 use crate::methods::with_scale::WithScale;
 use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::spec::TaskError;
-use crate::spec::check::{invalid, require};
+use dp_pvi_models::spec::TaskError;
+use dp_pvi_models::spec::check::{invalid, require};
 
 pub(crate) struct Pvi;
 

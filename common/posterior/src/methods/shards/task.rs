@@ -6,16 +6,16 @@ use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, Terms};
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use crate::clipping::blocks::block_scales;
-use crate::clipping::metric::ClipMetric;
 use crate::methods::check::requires_epsilon;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::methods::{Rule, ShardRule};
 use crate::methods::{Setting, SumSpec};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, TaskError, Trust};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, TaskError, Trust};
+use dp_pvi_privacy::clipping::blocks::block_scales;
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 
 /// Numbers of an update over shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

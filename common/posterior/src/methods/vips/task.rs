@@ -12,8 +12,8 @@ use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
-use dp_pvi_expfam::gaussian::full::triangle;
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_math::expfam::gaussian::full::triangle;
+use dp_pvi_names::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +28,12 @@ use crate::methods::noise_aware::{Absent, ClosedRound, History, Posterior};
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
 use crate::methods::{Rule, VipsRule};
-use crate::models::StatisticsForm;
-use crate::models::sigmoid_belief::{BLOCKS, Shape};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use dp_pvi_models::StatisticsForm;
+use dp_pvi_models::sigmoid_belief::{BLOCKS, Shape};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError};
 
 /// Numbers of perturbed expected sufficient statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ pub struct DocumentsSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Counts {
-    /// Expectations given the noise ([`crate::models::latent_dirichlet::denoise`]). The first visit also releases the totals of words, which no later visit
+    /// Expectations given the noise ([`dp_pvi_models::latent_dirichlet::denoise`]). The first visit also releases the totals of words, which no later visit
     /// can change.
     Expected {
         /// Share of the budget of these totals.
@@ -263,8 +263,8 @@ impl Raw {
         let clip = match self.documents {
             Some(units) => Clip::Learned {
                 units,
-                target: self.clip_target.unwrap_or(crate::clipping::adaptive::TARGET),
-                rate: self.clip_rate.unwrap_or(crate::clipping::adaptive::RATE),
+                target: self.clip_target.unwrap_or(dp_pvi_privacy::clipping::adaptive::TARGET),
+                rate: self.clip_rate.unwrap_or(dp_pvi_privacy::clipping::adaptive::RATE),
                 weight: INDICATOR_WEIGHT,
             },
             None if self.clip_target.is_some() || self.clip_rate.is_some() => {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use super::ledger_tests::{FileLedger, budget, identity, open, reopen, round, signer};
 use super::tests::{error, filled, fresh, release, row};
 use super::{OnDisk, SecondPlace, SqliteLedger, ViewStore, backup, restore, suffixed};
+use crate::Ledger;
 use crate::ledger::{Extra, FreezeState, LedgerError, LedgerStore, ReleaseState, StoreError, StoredRow};
-use crate::{Ledger, ReleaseId};
+use dp_pvi_names::ReleaseId;
 
 /// A folder in memory where the system has one: many rows are written here, and no power is lost.
 fn memory() -> tempfile::TempDir {
@@ -300,7 +301,7 @@ fn what_a_restored_copy_has_reserved_is_closed_before_it_has_the_ledger_s_name()
     drop(SqliteLedger::create(&path).unwrap());
     let created = SqliteLedger::create(&path).unwrap().unwrap();
     let mut ledger = Ledger::open(created, signer(), identity(), budget()).unwrap();
-    ledger.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, crate::Hash::default()).unwrap();
+    ledger.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, dp_pvi_names::Hash::default()).unwrap();
     let rows = ledger.rows().len();
     backup(&path, &target).unwrap();
     drop(ledger);
@@ -317,7 +318,7 @@ fn what_a_restored_copy_has_reserved_is_closed_before_it_has_the_ledger_s_name()
     let mut back = open(&path).unwrap();
     assert_eq!((closed, back.rows().len()), (1, rows + 2));
     assert_eq!(back.state(&release(0)), Some(ReleaseState::Settled { included: false }));
-    let again = back.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, crate::Hash::default());
+    let again = back.reserve(&release(0), &dp_pvi_accounting::DpEvent::NonPrivate, dp_pvi_names::Hash::default());
     assert!(matches!(again, Err(LedgerError::Conflict(_))));
 }
 

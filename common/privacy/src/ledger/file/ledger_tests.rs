@@ -9,8 +9,9 @@ use crate::danger::assume_signed;
 use crate::ledger::stage::MOST_RETRIES;
 use crate::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody, StoreError};
 use crate::mechanism::release_non_private;
-use crate::{Argument, ClientId, Hash, Ledger, Payload, Pending, Permit, ReleaseId, RunId, UnitTable, Units};
+use crate::{Argument, Ledger, Pending, Permit, UnitTable, Units};
 use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use ed25519_dalek::SigningKey;
 
 use super::SqliteLedger;

@@ -36,8 +36,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::ledger::row::StoredRow;
 use crate::ledger::store::{ChargeStore, Extra, LedgerStore, StoreError};
-use crate::release::{Hash, ReleaseId, RunId};
 pub use backup::{backup, restore};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 use lock::WriterLock;
 pub use second::SecondPlace;
 pub use view::{OnDisk, ViewStore};

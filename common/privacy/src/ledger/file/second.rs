@@ -17,7 +17,7 @@ use crate::ledger::file::lock::WriterLock;
 use crate::ledger::file::{corrupt, move_into_place, suffixed, unavailable};
 use crate::ledger::row::LedgerHead;
 use crate::ledger::store::{RowSigner, StoreError};
-use crate::release::Hash;
+use dp_pvi_names::Hash;
 
 /// Size of a slot: a page, so that a torn write of one never reaches the other.
 const SLOT: usize = 4096;

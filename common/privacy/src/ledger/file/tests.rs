@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::ledger::{Extra, LedgerStore, StoreError, StoredRow};
-use crate::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 
 use super::{OnDisk, SqliteLedger, ViewStore};
 

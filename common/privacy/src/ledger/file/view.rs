@@ -8,7 +8,7 @@ use rusqlite::OpenFlags;
 use crate::ledger::file::{self, check_file, connect, failure, opening};
 use crate::ledger::row::StoredRow;
 use crate::ledger::store::{Extra, LedgerStore, StoreError};
-use crate::release::{ReleaseId, RunId};
+use dp_pvi_names::{ReleaseId, RunId};
 
 /// What a ledger's file held at one moment. The file is read at once and let go: whoever looks at a ledger for long does not keep
 /// its writer waiting. Where the data set has no ledger yet, the one that it would begin with, in memory only.

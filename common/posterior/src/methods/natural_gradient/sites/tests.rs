@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::gaussian::full::svec;
 use nalgebra::{DMatrix, DVector};
 
 use crate::methods::agreement::{NotTested, SiteReleases};

@@ -1,0 +1,235 @@
+//! What a run will be worth, as files and for the programs that ask.
+
+use std::path::{Path, PathBuf};
+
+use crate::forecast::{Forecast, Outlook, Prospect, Range, sizes};
+use clap::Args;
+use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::AccountError;
+use super::plot::{PlotError, failed};
+
+/// Records of the sites of a forecast.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sizes {
+    /// Declared records of every site (4000,5200,3100), or one number for all of them: forecasts widths of intervals and the loss of quality.
+    #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = crate::forecast::records, allow_hyphen_values = true)]
+    units: Vec<u64>,
+    /// Number of sites, where --units is one number (default: as many as the task counts on).
+    #[arg(long, requires = "units", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    sites: Option<u32>,
+}
+
+impl Sizes {
+    /// The forecast of a task, where somebody asked for it. `known` is the number of sites where the flags do not say it.
+    ///
+    /// # Errors
+    /// Flags that do not belong together.
+    pub fn prospect(&self, task: &ResolvedTask, known: Option<u32>) -> Result<Option<Prospect>, TaskError> {
+        if self.units.is_empty() {
+            return Ok(None);
+        }
+        let sites = self.sites.or(known.filter(|_| self.units.len() == 1));
+        Ok(Some(Prospect::of(task, &sizes(task, &self.units, sites)?)))
+    }
+}
+
+/// Writes forecast.json and, where there is something to draw, forecast.svg.
+pub(super) fn write(folder: &Path, prospect: &Prospect) -> Result<(), AccountError> {
+    let failed = |path: PathBuf| move |error| AccountError::Write { path, error };
+    std::fs::create_dir_all(folder).map_err(failed(folder.to_owned()))?;
+    let file = folder.join("forecast.json");
+    std::fs::write(&file, serde_json::to_vec_pretty(prospect)?).map_err(failed(file))?;
+    Ok(draw(&folder.join("forecast.svg"), prospect)?)
+}
+
+/// Draws a forecast to an SVG file; nothing where there is none.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn draw(file: &Path, prospect: &Prospect) -> Result<(), PlotError> {
+    let Prospect::Outlook(outlook) = prospect else { return Ok(()) };
+    let rows = outlook.task.coefficients.len().min(DRAWN);
+    let height = u32::try_from(140 + 18 * rows).unwrap_or(2000).max(480);
+    let root = SVGBackend::new(file, (1200, height)).into_drawing_area();
+    root.fill(&WHITE).map_err(failed)?;
+    let (left, right) = root.split_horizontally(700);
+    widths(&left, &outlook.task)?;
+    let (right, _) = right.split_vertically(480);
+    losses(&right, outlook)?;
+    root.present().map_err(failed)
+}
+
+/// Coefficients that are drawn.
+const DRAWN: usize = 80;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// A line for each of the first [`DRAWN`] coefficients: the range of its width, the median, and without protection.
+fn widths(area: &Area<'_>, forecast: &Forecast) -> Result<(), PlotError> {
+    let all = forecast.coefficients.len();
+    let drawn = &forecast.coefficients[..all.min(DRAWN)];
+    let part = if drawn.len() < all { format!(" (the first {DRAWN} of {all})") } else { String::new() };
+    // Long names have room, up to half of the drawing.
+    let longest = drawn.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+    let room = u32::try_from(7 * longest + 24).unwrap_or(u32::MAX).clamp(170, 350);
+    let end = drawn.iter().map(|c| c.width.high.max(c.unprotected)).fold(0.1, f64::max) * 1.05;
+    let rows = i32::try_from(drawn.len()).unwrap_or(0);
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .caption(format!("width of 90 % intervals: drawn federations, and without protection (red){part}"), ("sans-serif", 16))
+        .x_label_area_size(36)
+        .y_label_area_size(room)
+        .build_cartesian_2d(0.0..end, (-1..rows).into_segmented())
+        .map_err(failed)?;
+    let name = |at: &SegmentValue<i32>| match at {
+        SegmentValue::CenterOf(at) => {
+            usize::try_from(rows - 1 - at).ok().and_then(|at| drawn.get(at)).map_or(String::new(), |c| c.name.clone())
+        }
+        _ => String::new(),
+    };
+    // Many more than there are, so that none is left out.
+    chart
+        .configure_mesh()
+        .x_desc("width")
+        .y_labels(4 * drawn.len() + 8)
+        .y_label_formatter(&name)
+        .disable_y_mesh()
+        .draw()
+        .map_err(failed)?;
+    for (at, coefficient) in (0..rows).rev().zip(drawn) {
+        let at = || SegmentValue::CenterOf(at);
+        let Range { low, median, high } = coefficient.width;
+        chart.draw_series([PathElement::new([(low, at()), (high, at())], BLUE.stroke_width(3))]).map_err(failed)?;
+        chart.draw_series([Circle::new((median, at()), 4, BLUE.filled())]).map_err(failed)?;
+        chart.draw_series([TriangleMarker::new((coefficient.unprotected, at()), 5, RED.filled())]).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Loss of held-out log-likelihood over ε, with and without a summer.
+fn losses(area: &Area<'_>, outlook: &Outlook) -> Result<(), PlotError> {
+    let of = |trust: Trust| -> Vec<(f64, Range)> {
+        outlook.settings.iter().filter(|setting| setting.trust == trust).filter_map(|s| Some((s.epsilon, s.loss?))).collect()
+    };
+    let lines = [("local", of(Trust::Local), BLUE), ("aggregated", of(Trust::Aggregated), RGBColor(194, 87, 26))];
+    let all = || lines.iter().flat_map(|(_, points, _)| points);
+    let (first, last) = all().fold((f64::INFINITY, 0.0_f64), |(low, high), (e, _)| (low.min(*e), high.max(*e)));
+    if last <= 0.0 {
+        return Ok(());
+    }
+    let end = all().map(|(_, loss)| loss.high).fold(1e-4, f64::max) * 1.1;
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .caption("held-out log-likelihood lost a record", ("sans-serif", 16))
+        .x_label_area_size(36)
+        .y_label_area_size(64)
+        .build_cartesian_2d((first * 0.9..last * 1.1).log_scale(), 0.0..end)
+        .map_err(failed)?;
+    chart.configure_mesh().x_desc("epsilon").draw().map_err(failed)?;
+    for (name, points, colour) in &lines {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(points.iter().map(|(e, loss)| (*e, loss.median)), style))
+            .map_err(failed)?
+            .label(*name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        for (epsilon, loss) in points {
+            chart.draw_series([PathElement::new([(*epsilon, loss.low), (*epsilon, loss.high)], style)]).map_err(failed)?;
+            chart.draw_series([Circle::new((*epsilon, loss.median), 4, colour.filled())]).map_err(failed)?;
+        }
+    }
+    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::disallowed_methods, reason = "a test of the files that a command writes")]
+
+    use std::path::PathBuf;
+
+    use crate::forecast::CoefficientForecast;
+    use dp_pvi_posterior::task::{RawTask, ResolveContext};
+
+    use super::{DRAWN, Forecast, Outlook, Prospect, Range, Sizes, draw};
+    use crate::account::{AccountError, Question};
+
+    /// A folder with a resolved task, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("dp-pvi-worth-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let schema = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
+            let text = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n\
+                        update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
+            let context = ResolveContext { name: "worth", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };
+            std::fs::write(folder.join("task.json"), RawTask::parse(text).unwrap().resolve(schema, context).unwrap().to_bytes()).unwrap();
+            Self(folder)
+        }
+
+        fn plan(&self, units: &[u64], sites: Option<u32>, json: bool) -> Result<String, AccountError> {
+            let question = Question::Plan {
+                task: self.0.join("task.json"),
+                epsilon: None,
+                delta: None,
+                booked: 0,
+                sizes: Sizes { units: units.to_vec(), sites },
+                output: (!units.is_empty()).then(|| self.0.join("out")),
+            };
+            let mut out = Vec::new();
+            question.answer(&mut out, json)?;
+            Ok(String::from_utf8(out).unwrap())
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The text that stands alone in an element of a drawing.
+    fn is_written(drawing: &str, text: &str) -> bool {
+        drawing.lines().any(|line| line == text)
+    }
+
+    #[test]
+    fn a_drawing_names_every_coefficient_up_to_its_limit_and_says_where_it_stops() {
+        let folder = Folder::new("names");
+        let range = Range { low: 0.1, median: 0.2, high: 0.3 };
+        for count in [1, 2, 3, 9, 10, 11, 25, DRAWN - 1, DRAWN, DRAWN + 1, 3 * DRAWN] {
+            let coefficients: Vec<_> = (0..count)
+                .map(|j| CoefficientForecast { name: format!("column_with_a_long_name={j}"), width: range, unprotected: 0.1 })
+                .collect();
+            let task = Forecast { records: 1, sites: 1, worlds: 1, published: (0, 1), coefficients, width: range, loss: range, gain: None };
+            let file = folder.0.join(format!("{count}.svg"));
+            draw(&file, &Prospect::Outlook(Box::new(Outlook { task, settings: Vec::new() }))).unwrap();
+            let drawing = std::fs::read_to_string(file).unwrap();
+            for j in 0..count {
+                assert_eq!(is_written(&drawing, &format!("column_with_a_long_name={j}")), j < DRAWN, "{j} of {count}");
+            }
+            assert_eq!(drawing.contains(&format!("the first {DRAWN} of {count}")), count > DRAWN);
+        }
+    }
+
+    #[test]
+    fn plan_tells_what_a_run_will_be_worth_and_draws_it() {
+        let folder = Folder::new("draws");
+        assert!(!folder.plan(&[], None, false).unwrap().contains("forecast"));
+        let text = folder.plan(&[500], None, false).unwrap();
+        assert!(text.contains("forecast  1500 records at 3 sites; 0 of 2 columns") && text.contains("(intercept)"), "{text}");
+        let read = |name: &str| std::fs::read_to_string(folder.0.join("out").join(name)).unwrap();
+        let (drawing, numbers) = (read("forecast.svg"), read("forecast.json"));
+        assert!(drawing.contains("<svg") && drawing.contains("(intercept)") && drawing.contains("aggregated"));
+        let json: serde_json::Value = serde_json::from_str(&folder.plan(&[500, 500, 500], None, true).unwrap()).unwrap();
+        assert_eq!(json["forecast"], serde_json::from_str::<serde_json::Value>(&numbers).unwrap());
+        assert_eq!((read("forecast.svg"), read("forecast.json")), (drawing, numbers), "the same bits twice");
+        let refused = folder.plan(&[500, 600], Some(3), false).unwrap_err();
+        assert!(refused.exit_code() == 2 && refused.to_string().contains("one for every site"), "{refused}");
+    }
+}
