@@ -6,7 +6,7 @@ use dp_pvi_names::Hash;
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::NoiseSource;
 use dp_pvi_privacy::ledger::ChargeStore;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::driver::{LONGEST_PAUSE, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};

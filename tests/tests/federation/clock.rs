@@ -11,7 +11,7 @@ use dp_pvi_client::transport::GrpcTransport;
 use dp_pvi_client::{run as client, tls};
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::SecureNoise;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::driver::{Clock, Event, Observer, Patience, drive_site};
 use dp_pvi_protocol::participant::Participant;
 use dp_pvi_protocol::time::Timestamp;

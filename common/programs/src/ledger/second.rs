@@ -12,12 +12,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::ledger::error::LedgerError;
-use crate::ledger::file::lock::WriterLock;
-use crate::ledger::file::{corrupt, move_into_place, suffixed, unavailable};
-use crate::ledger::row::LedgerHead;
-use crate::ledger::store::{RowSigner, StoreError};
+use crate::ledger::lock::WriterLock;
+use crate::ledger::{corrupt, move_into_place, suffixed, unavailable};
 use dp_pvi_names::Hash;
+use dp_pvi_privacy::ledger::{HeadPlace, Kept, LedgerHead, RowSigner, StoreError};
 
 /// Size of a slot: a page, so that a torn write of one never reaches the other.
 const SLOT: usize = 4096;
@@ -38,14 +36,6 @@ pub struct SecondPlace {
     next: usize,
 }
 
-/// What a slot says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kept {
-    /// Hash of the ledger's first row: which data set, unit and relation it is about, and whose it is.
-    genesis: Hash,
-    head: LedgerHead,
-}
-
 impl SecondPlace {
     /// The file at `path`, which need not be there yet.
     #[must_use]
@@ -63,60 +53,13 @@ impl SecondPlace {
     ///
     /// # Errors
     /// [`StoreError`]: the file is there and says nothing that this site has signed, or cannot be read.
-    pub fn head(&self, signer: &impl RowSigner) -> Result<Option<LedgerHead>, StoreError> {
+    pub fn head(&self, signer: &dyn RowSigner) -> Result<Option<LedgerHead>, StoreError> {
         Ok(self.read(signer)?.map(|(kept, _)| kept.head))
-    }
-
-    /// Keeps every other program from keeping heads here, for as long as this value lives.
-    ///
-    /// # Errors
-    /// Another program keeps heads here; no lock can be made.
-    pub fn claim(&mut self) -> Result<(), StoreError> {
-        if self.lock.is_none() {
-            self.make_folder()?;
-            let lock = WriterLock::take(&self.path).map_err(|error| match error {
-                StoreError::Unavailable(words) => StoreError::Unavailable(format!("{}: {words}", self.path.display())),
-                other => other,
-            })?;
-            self.lock = Some(lock);
-        }
-        Ok(())
     }
 
     fn make_folder(&self) -> Result<(), StoreError> {
         let Some(folder) = self.path.parent().filter(|f| !f.as_os_str().is_empty()) else { return Ok(()) };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| unavailable(folder, &e))
-    }
-
-    /// The highest head that was kept of the ledger whose first row has the hash `genesis`.
-    pub(crate) fn head_of(&mut self, genesis: Hash, signer: &impl RowSigner) -> Result<Option<LedgerHead>, LedgerError> {
-        let Some((kept, slot)) = self.read(signer)? else { return Ok(None) };
-        if kept.genesis != genesis {
-            return Err(LedgerError::OtherLedger { place: self.path.display().to_string(), kept: kept.head.seq });
-        }
-        self.next = (slot + 1) % SLOTS;
-        Ok(Some(kept.head))
-    }
-
-    /// Keeps a head; it is on disk when this returns.
-    pub(crate) fn keep(&mut self, genesis: Hash, head: LedgerHead, signer: &impl RowSigner) -> Result<(), StoreError> {
-        let bytes = Kept { genesis, head }.to_bytes(signer);
-        let file = match &mut self.file {
-            Some(file) => file,
-            empty => match OpenOptions::new().write(true).open(&self.path) {
-                Ok(file) => empty.insert(file),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return self.replace(&bytes),
-                Err(e) => return Err(unavailable(&self.path, &e)),
-            },
-        };
-        file.write_all_at(&bytes, (self.next * SLOT) as u64).and_then(|()| file.sync_data()).map_err(|e| unavailable(&self.path, &e))?;
-        self.next = (self.next + 1) % SLOTS;
-        Ok(())
-    }
-
-    /// Forgets what was kept, and keeps this head instead: an operator's decision about a ledger that lost rows.
-    pub(crate) fn start_again(&mut self, genesis: Hash, head: LedgerHead, signer: &impl RowSigner) -> Result<(), StoreError> {
-        self.replace(&Kept { genesis, head }.to_bytes(signer))
     }
 
     /// A new file, whole or not at all.
@@ -139,7 +82,7 @@ impl SecondPlace {
     }
 
     /// The slot with the highest head, and which one it is.
-    fn read(&self, signer: &impl RowSigner) -> Result<Option<(Kept, usize)>, StoreError> {
+    fn read(&self, signer: &dyn RowSigner) -> Result<Option<(Kept, usize)>, StoreError> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -147,7 +90,7 @@ impl SecondPlace {
         };
         let mut bytes = Vec::with_capacity(SLOTS * SLOT);
         file.take((SLOTS * SLOT) as u64).read_to_end(&mut bytes).map_err(|e| unavailable(&self.path, &e))?;
-        let slots = bytes.chunks(SLOT).enumerate().filter_map(|(slot, bytes)| Some((Kept::from_bytes(bytes, signer)?, slot)));
+        let slots = bytes.chunks(SLOT).enumerate().filter_map(|(slot, bytes)| Some((from_bytes(bytes, signer)?, slot)));
         match slots.max_by_key(|(kept, _)| kept.head.seq) {
             Some(found) => Ok(Some(found)),
             None => Err(corrupt(format!(
@@ -159,22 +102,65 @@ impl SecondPlace {
     }
 }
 
-impl Kept {
-    fn digest(&self) -> Hash {
-        Hash::of(DOMAIN, &[&self.genesis.0, &self.head.seq.to_le_bytes(), &self.head.hash.0])
+impl dp_pvi_unsealed::Sealed for SecondPlace {}
+
+impl HeadPlace for SecondPlace {
+    fn name(&self) -> String {
+        self.path.display().to_string()
     }
 
-    fn to_bytes(self, signer: &impl RowSigner) -> Vec<u8> {
-        let signature = signer.sign(&self.digest());
-        [MAGIC.as_slice(), &self.genesis.0, &self.head.seq.to_le_bytes(), &self.head.hash.0, &signature].concat()
+    fn claim(&mut self) -> Result<(), StoreError> {
+        if self.lock.is_none() {
+            self.make_folder()?;
+            let lock = WriterLock::take(&self.path).map_err(|error| match error {
+                StoreError::Unavailable(words) => StoreError::Unavailable(format!("{}: {words}", self.path.display())),
+                other => other,
+            })?;
+            self.lock = Some(lock);
+        }
+        Ok(())
     }
 
-    fn from_bytes(bytes: &[u8], signer: &impl RowSigner) -> Option<Self> {
-        let rest = bytes.get(..LENGTH)?.strip_prefix(MAGIC.as_slice())?;
-        let (genesis, rest) = rest.split_first_chunk()?;
-        let (seq, rest) = rest.split_first_chunk()?;
-        let (hash, signature) = rest.split_first_chunk()?;
-        let kept = Self { genesis: Hash(*genesis), head: LedgerHead { seq: u64::from_le_bytes(*seq), hash: Hash(*hash) } };
-        signer.verify(&kept.digest(), signature).then_some(kept)
+    fn kept(&mut self, signer: &dyn RowSigner) -> Result<Option<Kept>, StoreError> {
+        let Some((kept, slot)) = self.read(signer)? else { return Ok(None) };
+        self.next = (slot + 1) % SLOTS;
+        Ok(Some(kept))
     }
+
+    fn keep(&mut self, kept: Kept, signer: &dyn RowSigner) -> Result<(), StoreError> {
+        let bytes = to_bytes(kept, signer);
+        let file = match &mut self.file {
+            Some(file) => file,
+            empty => match OpenOptions::new().write(true).open(&self.path) {
+                Ok(file) => empty.insert(file),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return self.replace(&bytes),
+                Err(e) => return Err(unavailable(&self.path, &e)),
+            },
+        };
+        file.write_all_at(&bytes, (self.next * SLOT) as u64).and_then(|()| file.sync_data()).map_err(|e| unavailable(&self.path, &e))?;
+        self.next = (self.next + 1) % SLOTS;
+        Ok(())
+    }
+
+    fn start_again(&mut self, kept: Kept, signer: &dyn RowSigner) -> Result<(), StoreError> {
+        self.replace(&to_bytes(kept, signer))
+    }
+}
+
+fn digest(kept: Kept) -> Hash {
+    Hash::of(DOMAIN, &[&kept.genesis.0, &kept.head.seq.to_le_bytes(), &kept.head.hash.0])
+}
+
+fn to_bytes(kept: Kept, signer: &dyn RowSigner) -> Vec<u8> {
+    let signature = signer.sign(&digest(kept));
+    [MAGIC.as_slice(), &kept.genesis.0, &kept.head.seq.to_le_bytes(), &kept.head.hash.0, &signature].concat()
+}
+
+fn from_bytes(bytes: &[u8], signer: &dyn RowSigner) -> Option<Kept> {
+    let rest = bytes.get(..LENGTH)?.strip_prefix(MAGIC.as_slice())?;
+    let (genesis, rest) = rest.split_first_chunk()?;
+    let (seq, rest) = rest.split_first_chunk()?;
+    let (hash, signature) = rest.split_first_chunk()?;
+    let kept = Kept { genesis: Hash(*genesis), head: LedgerHead { seq: u64::from_le_bytes(*seq), hash: Hash(*hash) } };
+    signer.verify(&digest(kept), signature).then_some(kept)
 }

@@ -34,16 +34,13 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
-use crate::ledger::row::StoredRow;
-use crate::ledger::store::{ChargeStore, Extra, LedgerStore, StoreError};
 pub use backup::{backup, restore};
 use dp_pvi_names::{Hash, ReleaseId, RunId};
+use dp_pvi_privacy::ledger::{APPLICATION_ID, ChargeStore, Extra, LedgerStore, StoreError, StoredRow};
 use lock::WriterLock;
 pub use second::SecondPlace;
 pub use view::{OnDisk, ViewStore};
 
-/// By this number in its header (SQLite's `application_id`) a ledger file is known.
-pub const APPLICATION_ID: u32 = 0x6470_504c;
 /// SQLite's number for `synchronous = EXTRA`: the folder is flushed too when the journal is removed.
 const EXTRA: i64 = 3;
 /// How long a writer waits for readers, which read everything at once and let go, and a reader for a commit.
