@@ -7,8 +7,9 @@ use std::path::Path;
 
 use rusqlite::OpenFlags;
 
+use crate::files::suffixed;
 use crate::ledger::lock::WriterLock;
-use crate::ledger::{SqliteLedger, check_file, connect, corrupt, exists, failure, move_into_place, opening, suffixed, unavailable};
+use crate::ledger::{SqliteLedger, check_file, connect, corrupt, exists, failure, move_into_place, opening, unavailable};
 use dp_pvi_privacy::ledger::StoreError;
 
 /// Writes the ledger at `path` as it is at one moment to a new file `target`, also while a writer is at work. The copy is on disk when

@@ -38,6 +38,8 @@ pub use backup::{backup, restore};
 use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::{APPLICATION_ID, ChargeStore, Extra, LedgerStore, StoreError, StoredRow};
 use lock::WriterLock;
+
+use crate::files::{self, suffixed};
 pub use second::SecondPlace;
 pub use view::{OnDisk, ViewStore};
 
@@ -369,14 +371,7 @@ fn move_into_place(fresh: &Path, path: &Path) -> Result<(), StoreError> {
 
 /// Flushes the folder of a file: its name is then on disk.
 fn sync_folder(path: &Path) -> Result<(), StoreError> {
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(folder).and_then(|f| f.sync_all()).map_err(|e| unavailable(folder, &e))
-}
-
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+    files::sync_folder(path).map_err(|e| unavailable(files::folder_of(path), &e))
 }
 
 fn release_key(release: &ReleaseId) -> Vec<u8> {

@@ -12,8 +12,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::files::Arriving;
 use crate::ledger::lock::WriterLock;
-use crate::ledger::{corrupt, move_into_place, suffixed, unavailable};
+use crate::ledger::{corrupt, unavailable};
 use dp_pvi_names::Hash;
 use dp_pvi_privacy::ledger::{HeadPlace, Kept, LedgerHead, RowSigner, StoreError};
 
@@ -66,17 +67,13 @@ impl SecondPlace {
     fn replace(&mut self, slot: &[u8]) -> Result<(), StoreError> {
         self.file = None;
         self.make_folder()?;
-        let fresh = suffixed(&self.path, ".new");
-        match fs::remove_file(&fresh) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(unavailable(&fresh, &e)),
-            _ => {}
-        }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(|e| unavailable(&fresh, &e))?;
-        file.set_len((SLOTS * SLOT) as u64)
-            .and_then(|()| file.write_all_at(slot, 0))
-            .and_then(|()| file.sync_all())
-            .map_err(|e| unavailable(&fresh, &e))?;
-        move_into_place(&fresh, &self.path)?;
+        let write = || {
+            let mut fresh = Arriving::at(&self.path, 0o600)?;
+            fresh.file().set_len((SLOTS * SLOT) as u64)?;
+            fresh.file().write_all_at(slot, 0)?;
+            fresh.arrive()
+        };
+        let file = write().map_err(|e| unavailable(&self.path, &e))?;
         (self.file, self.next) = (Some(file), 1);
         Ok(())
     }
