@@ -12,7 +12,7 @@ use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::DesignSpec;
 use dp_pvi_privacy::NoiseSource;
 use dp_pvi_privacy::ledger::ChargeStore;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_programs::log;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_programs::process::ignores_hangup;

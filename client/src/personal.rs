@@ -2,7 +2,6 @@
 //! field says what it is, its form is no other file's, and nobody but its owner may read it. Only this crate can read it, and only `predict --personal` does.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use dp_pvi_math::agreement::Allowance;
 use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_names::{ClientId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_programs::files;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::predictive::Predictor;
 use dp_pvi_protocol::summary::{Coefficient, coefficients};
@@ -141,14 +141,8 @@ impl PersonalDocument {
     /// Writes it for its owner alone. A file that is there is replaced.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-        let fresh = path.with_extension("new");
-        let write = || {
-            let mut file = create(&fresh)?;
-            writeln!(file, "{text}")?;
-            file.sync_all()?;
-            fs::rename(&fresh, path)
-        };
-        write().map_err(|e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e)))
+        let written = files::replace_private(path, format!("{text}\n").as_bytes());
+        written.map_err(|e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e)))
     }
 }
 

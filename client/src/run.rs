@@ -6,9 +6,9 @@ use dp_pvi_names::Hash;
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::NoiseSource;
 use dp_pvi_privacy::ledger::ChargeStore;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
-use dp_pvi_protocol::driver::{LONGEST_PAUSE, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
+use dp_pvi_protocol::driver::{BETWEEN, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, Participant, Policy};
 use dp_pvi_protocol::text::visible;
@@ -244,8 +244,7 @@ pub enum Approval {
 
 fn patience(config: &Config) -> Patience {
     Patience {
-        first: Duration::from_millis(250),
-        longest: LONGEST_PAUSE,
+        between: BETWEEN,
         give_up_after: config.site.reconnect,
         first_contact: FIRST_CONTACT,
         idle: Duration::from_millis(50),

@@ -27,6 +27,7 @@ use dp_pvi_inference::records::RecordTable;
 use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
 use dp_pvi_privacy::Units;
+use dp_pvi_programs::files;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::origin::{Origin, RowsBy};
 use dp_pvi_schema::Schema;
@@ -461,15 +462,9 @@ fn ended(file: &Path) -> PathBuf {
 /// [`ClientError::Unavailable`].
 pub(crate) fn keep_in(place: &Path, state: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string(state).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-    let folder = place.parent().unwrap_or(Path::new("."));
-    let fresh = place.with_extension("json.new");
     let write = || {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        writeln!(file, "{text}")?;
-        file.sync_all()?;
-        fs::rename(&fresh, place)?;
-        fs::File::open(folder)?.sync_all()
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(files::folder_of(place))?;
+        files::replace_private(place, format!("{text}\n").as_bytes())
     };
     write().map_err(|e: std::io::Error| unavailable(place, &e.to_string()))
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use dp_pvi_programs::files::{Arriving, folder_of, sync_folder};
 use dp_pvi_programs::identity::{IdentityError, read_secret};
 use dp_pvi_programs::problem::Problem;
 use zeroize::Zeroizing;
@@ -55,23 +56,13 @@ fn replace_plain(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if old.as_ref().is_some_and(|about| about.nlink() > 1) {
         return write_through(path, bytes);
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let temporary = path.with_file_name(name);
-    let write = || {
-        let mode = old.as_ref().map_or(0o666, |about| about.mode() & 0o777);
-        let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
-        file.write_all(bytes)?;
-        // Beyond what this process gives new files.
-        if let Some(about) = &old {
-            file.set_permissions(about.permissions())?;
-        }
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        sync_directory(path)
-    };
-    // Half a file would only keep a full disk full.
-    write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+    let mut fresh = Arriving::at(path, old.as_ref().map_or(0o666, |about| about.mode() & 0o777))?;
+    fresh.file().write_all(bytes)?;
+    // Beyond what this process gives new files.
+    if let Some(about) = &old {
+        fresh.file().set_permissions(about.permissions())?;
+    }
+    fresh.arrive().map(drop)
 }
 
 fn write_through(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
@@ -84,16 +75,6 @@ fn write_through(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         File::options().write(true).truncate(true).open(path)?
     };
     file.write_all(bytes)
-}
-
-/// Makes the entry of `path` in its directory durable.
-pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
-    File::open(folder_of(path))?.sync_all()
-}
-
-/// The folder that a path is in.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A lock that lasts as long as the value and dies with the process.
@@ -151,7 +132,7 @@ pub(crate) fn create_private_directory(path: &Path) -> Result<()> {
     let create = || {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         // A file in a directory that a power loss takes away would be lost with it.
-        missing.iter().try_for_each(|part| sync_directory(part))
+        missing.iter().try_for_each(|part| sync_folder(part))
     };
     create().map_err(|e| ServerError::unavailable(path, e))
 }

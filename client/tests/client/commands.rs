@@ -9,8 +9,8 @@ use crate::common::{Federation, Outcome, Site, aggregated_task, committed, open_
 use dp_pvi_client::snapshot::Snapshot;
 use dp_pvi_names::Hash;
 use dp_pvi_privacy::Ledger;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
 use dp_pvi_programs::identity::{generate_identity, public_identity_to_pem};
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::message::{Role, Signed, Update};
 use dp_pvi_results::document::PosteriorDocument;
 

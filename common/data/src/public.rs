@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub use dp_pvi_privacy::ledger::file::APPLICATION_ID as LEDGER_APPLICATION_ID;
+pub use dp_pvi_privacy::ledger::APPLICATION_ID as LEDGER_APPLICATION_ID;
 
 /// Reads public files. `ledger` is the ledger that the configuration gives the data set: there must be none.
 ///

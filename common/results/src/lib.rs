@@ -9,4 +9,5 @@ pub mod convergence;
 pub mod divided;
 pub mod document;
 pub mod forecast;
+pub mod picture;
 pub mod report;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_privacy::Ledger;
-use dp_pvi_privacy::ledger::file::{SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::{Budget, Extra, LedgerIdentity, LedgerStore, RowSigner, StoreError, StoredRow, decoders};
+use dp_pvi_programs::ledger::{SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_protocol::coordinator::{Coordinator, Record};
 use dp_pvi_protocol::driver::Server;
 use dp_pvi_protocol::time::Timestamp;
@@ -141,7 +141,7 @@ pub(super) fn read_ledgers(bytes: &[u8]) {
             {
                 let _losses = ledger.losses();
             }
-            drop(dp_pvi_privacy::ledger::file::restore(&path, &path.with_extension("restored"), |_| Ok::<(), StoreError>(())));
+            drop(dp_pvi_programs::ledger::restore(&path, &path.with_extension("restored"), |_| Ok::<(), StoreError>(())));
             files::forget("ledger.restored");
         }
     }

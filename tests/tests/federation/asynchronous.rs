@@ -13,7 +13,7 @@ use dp_pvi_inference::models;
 use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::RowBody;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_results::document::PosteriorDocument;
 use dp_pvi_tests::crash::{CrashPoint, OCCURRENCE, POINT};

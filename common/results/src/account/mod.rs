@@ -23,7 +23,6 @@ use dp_pvi_posterior::task::{ResolvedTask, TaskError};
 use serde::Serialize;
 
 use self::patience::patiently;
-pub use self::plot::PlotError;
 use self::queries::{Answer, Answers, QueryError};
 use self::steps::{Calibrated, Steps};
 pub use self::worth::{Sizes, draw};
@@ -141,9 +140,6 @@ pub enum AccountError {
         #[source]
         error: std::io::Error,
     },
-    /// The drawing failed.
-    #[error(transparent)]
-    Plot(#[from] plot::PlotError),
     /// Standard output takes no more.
     #[error("results cannot be printed ({0})")]
     Print(#[from] std::io::Error),
@@ -164,7 +160,7 @@ impl AccountError {
             | Self::Events(_)
             | Self::Query(_)
             | Self::Certificate(_) => 2,
-            Self::Read { .. } | Self::Write { .. } | Self::Plot(_) | Self::Print(_) => 12,
+            Self::Read { .. } | Self::Write { .. } | Self::Print(_) => 12,
             Self::Refused(_) | Self::Json(_) => 1,
         }
     }
@@ -278,7 +274,8 @@ fn cost(
         writeln!(print.out, "by Renyi divergences: epsilon {} (order {:.2})", rounded_up(result.renyi_epsilon, 6), result.renyi_order)?;
     }
     if let Some((file, rounds)) = plot {
-        plot::plot(file, plan, at, &rounds(at)?)?;
+        let drawing = plot::plot(plan, at, &rounds(at)?);
+        std::fs::write(file, drawing).map_err(|error| AccountError::Write { path: file.to_owned(), error })?;
     }
     Ok(())
 }

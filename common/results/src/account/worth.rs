@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::forecast::{Forecast, Outlook, Prospect, Range, sizes};
+use crate::forecast::{CoefficientForecast, Forecast, Outlook, Prospect, Range, sizes};
 use clap::Args;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
-use plotters::coord::Shift;
-use plotters::prelude::*;
 
 use super::AccountError;
-use super::plot::{PlotError, failed};
+use crate::picture::{Chart, Picture, Row, Scale, Series};
 
 /// Records of the sites of a forecast.
 #[derive(Debug, Clone, Default, Args)]
@@ -42,106 +40,53 @@ pub(super) fn write(folder: &Path, prospect: &Prospect) -> Result<(), AccountErr
     std::fs::create_dir_all(folder).map_err(failed(folder.to_owned()))?;
     let file = folder.join("forecast.json");
     std::fs::write(&file, serde_json::to_vec_pretty(prospect)?).map_err(failed(file))?;
-    Ok(draw(&folder.join("forecast.svg"), prospect)?)
+    let file = folder.join("forecast.svg");
+    draw(&file, prospect).map_err(failed(file))
 }
 
 /// Draws a forecast to an SVG file; nothing where there is none.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn draw(file: &Path, prospect: &Prospect) -> Result<(), PlotError> {
+pub fn draw(file: &Path, prospect: &Prospect) -> std::io::Result<()> {
     let Prospect::Outlook(outlook) = prospect else { return Ok(()) };
-    let rows = outlook.task.coefficients.len().min(DRAWN);
-    let height = u32::try_from(140 + 18 * rows).unwrap_or(2000).max(480);
-    let root = SVGBackend::new(file, (1200, height)).into_drawing_area();
-    root.fill(&WHITE).map_err(failed)?;
-    let (left, right) = root.split_horizontally(700);
-    widths(&left, &outlook.task)?;
-    let (right, _) = right.split_vertically(480);
-    losses(&right, outlook)?;
-    root.present().map_err(failed)
+    #[allow(clippy::cast_precision_loss, reason = "at most DRAWN")]
+    let height = f64::max(140.0 + 18.0 * outlook.task.coefficients.len().min(DRAWN) as f64, 480.0);
+    let mut picture = Picture::new(1200.0, height);
+    widths(&mut picture, height, &outlook.task);
+    losses(&mut picture, outlook);
+    std::fs::write(file, picture.to_svg())
 }
 
 /// Coefficients that are drawn.
 const DRAWN: usize = 80;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
 /// A line for each of the first [`DRAWN`] coefficients: the range of its width, the median, and without protection.
-fn widths(area: &Area<'_>, forecast: &Forecast) -> Result<(), PlotError> {
+fn widths(picture: &mut Picture, height: f64, forecast: &Forecast) {
     let all = forecast.coefficients.len();
     let drawn = &forecast.coefficients[..all.min(DRAWN)];
     let part = if drawn.len() < all { format!(" (the first {DRAWN} of {all})") } else { String::new() };
-    // Long names have room, up to half of the drawing.
-    let longest = drawn.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
-    let room = u32::try_from(7 * longest + 24).unwrap_or(u32::MAX).clamp(170, 350);
-    let end = drawn.iter().map(|c| c.width.high.max(c.unprotected)).fold(0.1, f64::max) * 1.05;
-    let rows = i32::try_from(drawn.len()).unwrap_or(0);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .caption(format!("width of 90 % intervals: drawn federations, and without protection (red){part}"), ("sans-serif", 16))
-        .x_label_area_size(36)
-        .y_label_area_size(room)
-        .build_cartesian_2d(0.0..end, (-1..rows).into_segmented())
-        .map_err(failed)?;
-    let name = |at: &SegmentValue<i32>| match at {
-        SegmentValue::CenterOf(at) => {
-            usize::try_from(rows - 1 - at).ok().and_then(|at| drawn.get(at)).map_or(String::new(), |c| c.name.clone())
-        }
-        _ => String::new(),
+    let row = |c| {
+        let CoefficientForecast { name, width: Range { low, median, high }, unprotected } = c;
+        Row { name: name.as_str(), ends: (*low, *high), dot: *median, mark: *unprotected }
     };
-    // Many more than there are, so that none is left out.
-    chart
-        .configure_mesh()
-        .x_desc("width")
-        .y_labels(4 * drawn.len() + 8)
-        .y_label_formatter(&name)
-        .disable_y_mesh()
-        .draw()
-        .map_err(failed)?;
-    for (at, coefficient) in (0..rows).rev().zip(drawn) {
-        let at = || SegmentValue::CenterOf(at);
-        let Range { low, median, high } = coefficient.width;
-        chart.draw_series([PathElement::new([(low, at()), (high, at())], BLUE.stroke_width(3))]).map_err(failed)?;
-        chart.draw_series([Circle::new((median, at()), 4, BLUE.filled())]).map_err(failed)?;
-        chart.draw_series([TriangleMarker::new((coefficient.unprotected, at()), 5, RED.filled())]).map_err(failed)?;
-    }
-    Ok(())
+    let title = format!("width of 90 % intervals: drawn federations, and without protection (red){part}");
+    picture.rows((0.0, 0.0, 700.0, height), &title, "width", &drawn.iter().map(row).collect::<Vec<_>>());
 }
 
 /// Loss of held-out log-likelihood over ε, with and without a summer.
-fn losses(area: &Area<'_>, outlook: &Outlook) -> Result<(), PlotError> {
-    let of = |trust: Trust| -> Vec<(f64, Range)> {
-        outlook.settings.iter().filter(|setting| setting.trust == trust).filter_map(|s| Some((s.epsilon, s.loss?))).collect()
+fn losses(picture: &mut Picture, outlook: &Outlook) {
+    let of = |name, trust: Trust| {
+        let found = outlook.settings.iter().filter(|setting| setting.trust == trust).filter_map(|s| Some((s.epsilon, s.loss?)));
+        let (points, intervals) = found.map(|(e, loss)| ((e, loss.median), (e, loss.low, loss.high))).unzip();
+        Series { name, points, intervals, dots: true }
     };
-    let lines = [("local", of(Trust::Local), BLUE), ("aggregated", of(Trust::Aggregated), RGBColor(194, 87, 26))];
-    let all = || lines.iter().flat_map(|(_, points, _)| points);
-    let (first, last) = all().fold((f64::INFINITY, 0.0_f64), |(low, high), (e, _)| (low.min(*e), high.max(*e)));
-    if last <= 0.0 {
-        return Ok(());
-    }
-    let end = all().map(|(_, loss)| loss.high).fold(1e-4, f64::max) * 1.1;
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .caption("held-out log-likelihood lost a record", ("sans-serif", 16))
-        .x_label_area_size(36)
-        .y_label_area_size(64)
-        .build_cartesian_2d((first * 0.9..last * 1.1).log_scale(), 0.0..end)
-        .map_err(failed)?;
-    chart.configure_mesh().x_desc("epsilon").draw().map_err(failed)?;
-    for (name, points, colour) in &lines {
-        let style = colour.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(points.iter().map(|(e, loss)| (*e, loss.median)), style))
-            .map_err(failed)?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
-        for (epsilon, loss) in points {
-            chart.draw_series([PathElement::new([(*epsilon, loss.low), (*epsilon, loss.high)], style)]).map_err(failed)?;
-            chart.draw_series([Circle::new((*epsilon, loss.median), 4, colour.filled())]).map_err(failed)?;
-        }
-    }
-    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw().map_err(failed)
+    let series = vec![of("local", Trust::Local), of("aggregated", Trust::Aggregated)];
+    let highest = series.iter().flat_map(|series| &series.intervals).map(|interval| interval.2).reduce(f64::max);
+    let Some(highest) = highest else { return };
+    let x = Scale { label: "epsilon", logarithmic: true, ..Scale::default() };
+    let y = Scale { ends: Some((0.0, highest.max(1e-4) * 1.1)), ..Scale::default() };
+    picture.chart((700.0, 0.0, 500.0, 480.0), &Chart { title: "held-out log-likelihood lost a record", x, y, series, named: true });
 }
 
 #[cfg(test)]
@@ -195,7 +140,7 @@ mod tests {
 
     /// The text that stands alone in an element of a drawing.
     fn is_written(drawing: &str, text: &str) -> bool {
-        drawing.lines().any(|line| line == text)
+        drawing.contains(&format!(">{text}</text>"))
     }
 
     #[test]

@@ -11,9 +11,11 @@ use std::time::Duration;
 use super::ledger_tests::{FileLedger, budget, identity, open, reopen, round, signer};
 use super::tests::{error, filled, fresh, release, row};
 use super::{OnDisk, SecondPlace, SqliteLedger, ViewStore, backup, restore, suffixed};
-use crate::Ledger;
-use crate::ledger::{Extra, FreezeState, LedgerError, LedgerStore, ReleaseState, StoreError, StoredRow};
 use dp_pvi_names::ReleaseId;
+use dp_pvi_privacy::Ledger;
+use dp_pvi_privacy::danger::forget_minted;
+use dp_pvi_privacy::ledger::{Extra, FreezeState, LedgerError, LedgerStore, ReleaseState, StoreError, StoredRow};
+use dp_pvi_unsealed::Unsealed;
 
 /// A folder in memory where the system has one: many rows are written here, and no power is lost.
 fn memory() -> tempfile::TempDir {
@@ -314,7 +316,7 @@ fn what_a_restored_copy_has_reserved_is_closed_before_it_has_the_ledger_s_name()
     })
     .unwrap();
     // Another process.
-    crate::ledger::reserve::forget(&path);
+    forget_minted(Unsealed, &path);
     let mut back = open(&path).unwrap();
     assert_eq!((closed, back.rows().len()), (1, rows + 2));
     assert_eq!(back.state(&release(0)), Some(ReleaseState::Settled { included: false }));
@@ -434,7 +436,8 @@ fn a_second_place_that_says_nothing_of_this_ledger_is_refused() {
     fs::write(&place, &whole).unwrap();
     let other = folder.path().join("other.db");
     let store = SqliteLedger::create(&other).unwrap().unwrap();
-    let another = Ledger::open(store, signer(), crate::ledger::LedgerIdentity { data: "heart".into(), ..identity() }, budget()).unwrap();
+    let another =
+        Ledger::open(store, signer(), dp_pvi_privacy::ledger::LedgerIdentity { data: "heart".into(), ..identity() }, budget()).unwrap();
     assert!(matches!(another.kept_in(SecondPlace::at(&place)).err(), Some(LedgerError::OtherLedger { kept: 0, .. })));
 }
 

@@ -5,13 +5,12 @@
 use std::fs;
 use std::path::Path;
 
-use crate::danger::assume_signed;
-use crate::ledger::stage::MOST_RETRIES;
-use crate::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody, StoreError};
-use crate::mechanism::release_non_private;
-use crate::{Argument, Ledger, Pending, Permit, UnitTable, Units};
 use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
+use dp_pvi_privacy::danger::{assume_signed, forget_minted};
+use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerError, LedgerIdentity, MOST_RETRIES, ReleaseState, RowBody, StoreError};
+use dp_pvi_privacy::mechanism::release_non_private;
+use dp_pvi_privacy::{Argument, Ledger, Pending, Permit, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 
 use super::SqliteLedger;
@@ -117,7 +116,7 @@ fn a_full_disk_at_commit_keeps_the_reservation_and_nothing_else() {
     drop(ledger);
 
     // Another process.
-    crate::ledger::reserve::forget(&path);
+    forget_minted(Unsealed, &path);
     let mut ledger = open(&path).unwrap();
     assert_eq!(ledger.state(&release(0)), Some(ReleaseState::Reserved));
     let permit = ledger.reserve(&release(0), &DpEvent::NonPrivate, Hash([1; 32])).unwrap();
@@ -230,13 +229,13 @@ fn one_charge_mints_once_a_process_and_few_times_at_all() {
     reserve().unwrap();
     for again in 1..=MOST_RETRIES as usize {
         assert!(matches!(reserve(), Err(LedgerError::PermitOutstanding(_))), "the same process, attempt {again}");
-        crate::ledger::reserve::forget(&path);
+        forget_minted(Unsealed, &path);
         reserve().unwrap();
         let ledger = open(&path).unwrap();
         assert_eq!(ledger.rows().len(), 3 + again);
         assert!(matches!(&ledger.rows().last().unwrap().0.body, RowBody::Retried { release: id } if *id == release(0)));
     }
-    crate::ledger::reserve::forget(&path);
+    forget_minted(Unsealed, &path);
     assert!(matches!(reserve(), Err(LedgerError::RetriesSpent(_))));
     // The charge stays, and nothing of it can be included.
     let mut ledger = open(&path).unwrap();

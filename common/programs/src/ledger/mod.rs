@@ -34,16 +34,15 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
-use crate::ledger::row::StoredRow;
-use crate::ledger::store::{ChargeStore, Extra, LedgerStore, StoreError};
 pub use backup::{backup, restore};
 use dp_pvi_names::{Hash, ReleaseId, RunId};
+use dp_pvi_privacy::ledger::{APPLICATION_ID, ChargeStore, Extra, LedgerStore, StoreError, StoredRow};
 use lock::WriterLock;
+
+use crate::files::{self, suffixed};
 pub use second::SecondPlace;
 pub use view::{OnDisk, ViewStore};
 
-/// By this number in its header (SQLite's `application_id`) a ledger file is known.
-pub const APPLICATION_ID: u32 = 0x6470_504c;
 /// SQLite's number for `synchronous = EXTRA`: the folder is flushed too when the journal is removed.
 const EXTRA: i64 = 3;
 /// How long a writer waits for readers, which read everything at once and let go, and a reader for a commit.
@@ -372,14 +371,7 @@ fn move_into_place(fresh: &Path, path: &Path) -> Result<(), StoreError> {
 
 /// Flushes the folder of a file: its name is then on disk.
 fn sync_folder(path: &Path) -> Result<(), StoreError> {
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::File::open(folder).and_then(|f| f.sync_all()).map_err(|e| unavailable(folder, &e))
-}
-
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+    files::sync_folder(path).map_err(|e| unavailable(files::folder_of(path), &e))
 }
 
 fn release_key(release: &ReleaseId) -> Vec<u8> {

@@ -5,13 +5,21 @@ use std::path::Path;
 
 use rusqlite::OpenFlags;
 
-use crate::ledger::file::{self, check_file, connect, failure, opening};
-use crate::ledger::row::StoredRow;
-use crate::ledger::store::{Extra, LedgerStore, StoreError};
+use crate::ledger::{self as file, check_file, connect, failure, opening};
 use dp_pvi_names::{ReleaseId, RunId};
+use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
 
 /// What a ledger's file held at one moment. The file is read at once and let go: whoever looks at a ledger for long does not keep
 /// its writer waiting. Where the data set has no ledger yet, the one that it would begin with, in memory only.
+///
+/// Nothing is charged to a view:
+///
+/// ```compile_fail,E0277
+/// fn charge<S: dp_pvi_privacy::ledger::ChargeStore>(_: &S) {}
+/// fn charge_a_view(view: &dp_pvi_programs::ledger::ViewStore) {
+///     charge(view)
+/// }
+/// ```
 pub struct ViewStore {
     rows: Vec<StoredRow>,
     attachments: BTreeMap<Vec<u8>, Vec<u8>>,

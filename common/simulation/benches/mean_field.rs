@@ -1,6 +1,6 @@
 //! Non-private variational inference on UCI Adult: 39,074 rows (the first 80 %) of 105 one-hot columns, at most 14 non-zero.
 //!
-//! `DP_PVI_SHARED=… cargo bench -p dp-pvi-data --bench adult`; without the data nothing is measured, and that is said. Prints the negative
+//! `DP_PVI_SHARED=… cargo bench -p dp-pvi-simulation --bench mean_field`; without the data nothing is measured, and that is said. Prints the negative
 //! evidence lower bound at the bench's tolerance and at 1e-12. Figures: `deploy/guide/src/results/speed.md`.
 #![allow(clippy::unwrap_used, missing_docs, clippy::print_stdout)]
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::ledger::{Extra, LedgerStore, StoreError, StoredRow};
 use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
 
 use super::{OnDisk, SqliteLedger, ViewStore};
 

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use rusqlite::OpenFlags;
 
-use crate::ledger::file::lock::WriterLock;
-use crate::ledger::file::{SqliteLedger, check_file, connect, corrupt, exists, failure, move_into_place, opening, suffixed, unavailable};
-use crate::ledger::store::StoreError;
+use crate::files::suffixed;
+use crate::ledger::lock::WriterLock;
+use crate::ledger::{SqliteLedger, check_file, connect, corrupt, exists, failure, move_into_place, opening, unavailable};
+use dp_pvi_privacy::ledger::StoreError;
 
 /// Writes the ledger at `path` as it is at one moment to a new file `target`, also while a writer is at work. The copy is on disk when
 /// this returns; whoever calls this opens it, which verifies it.
@@ -131,9 +132,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::ledger::LedgerStore;
-    use crate::ledger::file::tests::filled;
-    use crate::ledger::file::{SqliteLedger, ViewStore};
+    use crate::ledger::tests::filled;
+    use crate::ledger::{SqliteLedger, ViewStore};
+    use dp_pvi_privacy::ledger::LedgerStore;
 
     fn no_links(_: &Path, _: &Path) -> io::Result<()> {
         // What exFAT answers.

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::ledger::store::StoreError;
+use dp_pvi_privacy::ledger::StoreError;
 
 /// Further attempts to take a lock that somebody holds, and the pause between them: one second in all.
 const ATTEMPTS: u32 = 20;
