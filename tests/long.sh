@@ -16,10 +16,10 @@ audit        | 1500 | common/simulation/src/audit common/inference/src/methods c
 certificates | 300  | common/results/src/account common/verifier common/accounting/src
 grids        | 600  | common/accounting/src
 planted      | 1800 | common/privacy/src common/accounting/src common/simulation/src/audit
-bytes        | 300  | common/privacy/src/ledger
+bytes        | 300  | common/privacy/src/ledger common/programs/src/ledger
 conformance  | 600  | common/data common/schema/src/text.rs common/schema/src/dates.rs common/schema/src/csv.rs
-crashes      | 900  | client/src common/protocol/src/participant common/privacy/src/ledger
-faults       | 900  | common/protocol common/simulation/src common/privacy/src/ledger
+crashes      | 900  | client/src common/protocol/src/participant common/privacy/src/ledger common/programs/src/ledger
+faults       | 900  | common/protocol common/simulation/src common/privacy/src/ledger common/programs/src/ledger
 rollbacks    | 1800 |
 secagg       | 3600 |
 fuzz         | 3600 |

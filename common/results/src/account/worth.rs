@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::forecast::{CoefficientForecast, Forecast, Outlook, Prospect, Range, sizes};
+use crate::forecast::{CoefficientForecast, Forecast, Outlook, Prospect, sizes};
 use clap::Args;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 
@@ -66,12 +66,12 @@ fn widths(picture: &mut Picture, height: f64, forecast: &Forecast) {
     let all = forecast.coefficients.len();
     let drawn = &forecast.coefficients[..all.min(DRAWN)];
     let part = if drawn.len() < all { format!(" (the first {DRAWN} of {all})") } else { String::new() };
-    let row = |c| {
-        let CoefficientForecast { name, width: Range { low, median, high }, unprotected } = c;
-        Row { name: name.as_str(), ends: (*low, *high), dot: *median, mark: *unprotected }
-    };
     let title = format!("width of 90 % intervals: drawn federations, and without protection (red){part}");
     picture.rows((0.0, 0.0, 700.0, height), &title, "width", &drawn.iter().map(row).collect::<Vec<_>>());
+}
+
+fn row(of: &CoefficientForecast) -> Row<'_> {
+    Row { name: &of.name, ends: (of.width.low, of.width.high), dot: of.width.median, mark: of.unprotected }
 }
 
 /// Loss of held-out log-likelihood over ε, with and without a summer.
@@ -96,10 +96,10 @@ mod tests {
 
     use std::path::PathBuf;
 
-    use crate::forecast::CoefficientForecast;
+    use crate::forecast::{CoefficientForecast, Range};
     use dp_pvi_posterior::task::{RawTask, ResolveContext};
 
-    use super::{DRAWN, Forecast, Outlook, Prospect, Range, Sizes, draw};
+    use super::{DRAWN, Forecast, Outlook, Prospect, Sizes, draw};
     use crate::account::{AccountError, Question};
 
     /// A folder with a resolved task, removed at the end.

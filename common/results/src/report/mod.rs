@@ -12,10 +12,10 @@ use dp_pvi_posterior::methods::rehearsal::NotForecast;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_protocol::message::{Refusal, Role, RoundOutcome, RunOutcome};
 
-mod axis;
+pub(crate) mod axis;
 mod curves;
 pub mod html;
-mod numbers;
+pub(crate) mod numbers;
 mod rows;
 mod sections;
 mod style;
