@@ -601,7 +601,8 @@ fn files_of(uri: &str, folder: &Path) -> Result<Vec<PathBuf>> {
         found.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| ClientError::config("data.uri", format!("{uri}: {e}")))?;
     files.sort();
     if files.is_empty() {
-        return Err(ClientError::config("data.uri", format!("{uri} fits no file in {}", folder.display())));
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        return Err(ClientError::config("data.uri", format!("{uri} fits no file in the folder {}", folder.display())));
     }
     Ok(files)
 }

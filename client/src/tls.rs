@@ -131,7 +131,7 @@ fn check_own_certificate(
     let date = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_else(|_| at.unix_timestamp().to_string());
     if now > until {
         let message = format!(
-            "the certificate {file} expired on {}: have a new one signed (`dp-pvi-client csr`, `dp-pvi-server ca sign`)",
+            "the certificate {file} expired on {}: let the coordinator sign this site's old request again (`dp-pvi-server ca sign`), or check this machine's clock",
             date(until)
         );
         return Err(ClientError::Authentication(message.into()));

@@ -355,7 +355,37 @@ fn has_what_was_signed(
     file: &Path,
 ) -> Result<std::result::Result<(), LedgerError>> {
     let key = keys::identity(&config.tls.identity)?.verifying_key();
-    let Some(head) = document.witnessed(&config.site.name, &key) else { return Ok(Ok(())) };
+    let invalid = |words: String| ClientError::InvalidFile { file: file.to_owned(), message: words.into() };
+    let Some(head) = document.witnessed(&config.site.name, &key) else {
+        let Some(statement) = document.privacy.iter().find(|statement| statement.site == config.site.name) else { return Ok(Ok(())) };
+        if statement.witness.is_some() {
+            return Err(invalid(format!(
+                "says where the ledger of {} ended, and this site's key did not sign that: get the file from the coordinator again",
+                visible(config.site.name.as_str())
+            )));
+        }
+        let run = document
+            .task_hash
+            .parse()
+            .map(|task| RunId { task, number: document.run })
+            .map_err(|_| invalid("has no hash of a task".into()))?;
+        if statement.releases > 0 && !view::planned_runs(ledger.rows()).any(|planned| planned == run) {
+            return Err(ClientError::LedgerCorrupt(
+                format!(
+                    "{}: this site answered {} visits of run {}, and the ledger has no charge for that run: it is an older copy; restore a newer one",
+                    file.display(),
+                    statement.releases,
+                    run.number
+                )
+                .into(),
+            ));
+        }
+        tracing::warn!(
+            "{}: nothing in it says where this site's ledger ended, so it cannot show that rows after the run's charge are missing",
+            file.display()
+        );
+        return Ok(Ok(()));
+    };
     let place = file.display().to_string();
     Ok(ledger.check_witness(head).map_err(|error| match error {
         LedgerError::RolledBack { witnessed: kept, here } => LedgerError::Behind { kept, here, place },

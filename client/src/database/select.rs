@@ -55,7 +55,10 @@ pub(super) fn relation(table: &Table) -> String {
          OR d.refclassid = 'pg_catalog.pg_opclass'::pg_catalog.regclass AND d.objid = parts.oid \
          OR d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid NOT IN \
          (SELECT k.oid FROM pg_catalog.pg_type k LEFT JOIN pg_catalog.pg_type e ON e.oid = k.typelem AND k.typcategory = 'A' \
-         WHERE k.typtype = 'e' OR k.typtype = 'b' AND e.typtype = 'e'))), \
+         WHERE k.typtype = 'e' OR k.typtype = 'b' AND e.typtype = 'e'))) \
+         OR EXISTS (SELECT 1 FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::pg_catalog.int2[]) \
+         JOIN pg_catalog.pg_type k ON k.oid = a.atttypid WHERE k.oid >= 16384 AND k.typtype <> 'e' \
+         AND p.partrelid IN (SELECT c.oid UNION SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t)), \
          EXISTS (SELECT 1 FROM pg_catalog.pg_operator o WHERE o.oid >= 16384 AND o.oprnamespace = 'pg_catalog'::pg_catalog.regnamespace \
          AND o.oprname IN ('=', '<=', '>=') AND (o.oprleft < 16384 OR o.oprright < 16384)) \
          OR EXISTS (SELECT 1 FROM pg_catalog.pg_collation o WHERE o.oid >= 16384 AND o.collname = 'C' AND o.collnamespace = 'pg_catalog'::pg_catalog.regnamespace) \

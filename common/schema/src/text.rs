@@ -163,7 +163,7 @@ pub fn id_of(number: f64) -> Result<String, NoId> {
     }
 }
 
-/// What an id has in common with those that a person could take for the same: without regard to capital letters (`ß` is `ss`), blanks, punctuation, leading zeros, Unicode's
+/// What an id has in common with those that a person could take for the same: without regard to capital letters (`ß` is `ss`), blanks, punctuation and signs, leading zeros, Unicode's
 /// forms, the script of digits and how a number is spelled.
 #[must_use]
 pub fn near(id: &str) -> String {
@@ -173,6 +173,10 @@ pub fn near(id: &str) -> String {
     if let Some(digits) = without_groups(&folded) {
         return near(&digits);
     }
+    let folded = match folded.trim_start_matches(['+', '-']) {
+        unsigned if unsigned.starts_with(['.', ',']) => format!("0{unsigned}"),
+        unsigned => unsigned.to_owned(),
+    };
     let comma = !folded.contains('.');
     if let Some(number) = Spelled::of(&folded, if comma { b',' } else { b'.' }) {
         return number.value();
@@ -188,7 +192,8 @@ pub fn near(id: &str) -> String {
         let length = digits.bytes().take_while(u8::is_ascii_digit).count();
         let (digits, after) = digits.split_at(length);
         near.push_str(before);
-        near.push_str(Some(digits.trim_start_matches('0')).filter(|digits| !digits.is_empty()).unwrap_or("0"));
+        let is_leading = near.is_empty() && !after.is_empty();
+        near.push_str(Some(digits.trim_start_matches('0')).filter(|digits| !digits.is_empty() || is_leading).unwrap_or("0"));
         rest = after;
     }
     near.push_str(rest);
@@ -464,12 +469,15 @@ mod tests {
             &["1234567", "1,234,567", "1.234.567", "1'234'567", "1 234 567", "01234567", "+1234567"],
             &["100000", "1e5", "1E+05"],
             &["0", "000", "0.0", "-0"],
+            &["-12", "12", "+12", "-012"],
+            &["0A1", "A1", "a01"],
+            &[".5", "0.5", "0,50"],
         ] {
             for other in alike {
                 assert_eq!(near(other), near(alike[0]), "{other}");
             }
         }
-        let apart = ["12", "120", "1.2", "-12", "a12", "a120", "12a", "b12", "", "1,2345", "12e", "3e12", "ss", "s"];
+        let apart = ["12", "120", "1.2", "a12", "a120", "12a", "b12", "", "1,2345", "12e", "3e12", "ss", "s"];
         for (position, one) in apart.iter().enumerate() {
             for other in &apart[position + 1..] {
                 assert_ne!(near(one), near(other), "{one} {other}");

@@ -371,6 +371,12 @@ fn tables_whose_planning_calls_functions_of_the_site_s_are_refused() {
             "DROP TABLE event; ALTER TABLE whole RENAME TO event",
         ),
         (
+            "ALTER TABLE event RENAME TO whole; CREATE TABLE event (k int, code int, s span) PARTITION BY RANGE (s); \
+             CREATE TABLE event_1 PARTITION OF event DEFAULT; CREATE TABLE event_2 PARTITION OF event FOR VALUES FROM ('[a,b)') TO ('[c,d)'); \
+             INSERT INTO event SELECT * FROM whole",
+            "DROP TABLE event; ALTER TABLE whole RENAME TO event",
+        ),
+        (
             "ALTER TABLE event RENAME TO whole; CREATE TABLE event (k int, code int) PARTITION BY LIST (code); \
              CREATE TABLE event_1 PARTITION OF event DEFAULT; INSERT INTO event SELECT * FROM whole; CREATE INDEX ON event_1 (k) WHERE quiet(0, 0)",
             "DROP TABLE event; ALTER TABLE whole RENAME TO event",

@@ -11,6 +11,7 @@ use super::formula;
 use super::list::Outcome;
 use crate::ModelSpec;
 use dp_pvi_schema::formula::{Cell, Design};
+use dp_pvi_schema::text::is_listed;
 use dp_pvi_schema::{Column, ColumnKind, Matching, Place, Schema};
 
 /// Why two records cannot be compared. Every message says what to write.
@@ -219,14 +220,14 @@ fn parsed(column: &Column, text: &str) -> Result<Value, String> {
         },
         ColumnKind::Category(rule) => {
             let same = |level: &&String| match rule.matching {
-                Matching::Text => level.as_str() == text,
+                Matching::Text => is_listed(level.as_bytes(), text.as_bytes()),
                 Matching::Number => matches!((level.parse::<f64>(), text.parse::<f64>()), (Ok(level), Ok(value)) if level == value),
             };
             let found = (0_u32..).zip(&rule.values).find(|(_, level)| same(level));
             found.map(|(level, _)| Value::Level(level)).ok_or_else(|| format!("is no level: write {}", listed(&rule.values)))
         }
         ColumnKind::Boolean(rule) => {
-            let is = |list: &[String]| list.iter().any(|value| value == text);
+            let is = |list: &[String]| list.iter().any(|value| value.eq_ignore_ascii_case(text) || is_listed(value.as_bytes(), text.as_bytes()));
             match (is(&rule.true_values), is(&rule.false_values)) {
                 (true, _) => Ok(Value::Truth(true)),
                 (false, true) => Ok(Value::Truth(false)),

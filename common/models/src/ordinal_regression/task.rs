@@ -64,6 +64,10 @@ impl ModelRules for OrdinalRegression {
         require((3..=MAX_CLASSES).contains(&self.classes), "classes must lie between 3 and 100: two classes have a family of their own")?;
         require(self.threshold_mean.iter().all(|mean| mean.abs() <= 1e3), "threshold_mean must be two numbers between -1000 and 1000")?;
         require(self.threshold_scale.iter().all(|scale| positive(*scale)), "threshold_scale must be two numbers between 1e-30 and 1e30")?;
+        require(
+            self.threshold_mean[0].abs() <= 20.0 + 3.0 * self.threshold_scale[0],
+            "the first number of threshold_mean leaves one class hardly any probability: it is the log odds of the first class, 0 where half of the records are of it",
+        )?;
         let LabelKind::Classes { values } = &schema.label().kind else {
             return require(
                 false,

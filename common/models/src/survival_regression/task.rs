@@ -45,6 +45,9 @@ pub struct Written {
 /// Most intervals: a record has as many rows.
 const MAX_INTERVALS: usize = 200;
 
+/// The logarithm of the events that a record may be expected to have over the whole time, up or down.
+const MOST_GUESS: f64 = 20.0;
+
 impl ModelOptions for SurvivalRegression {
     const NAME: &'static str = "survival-regression";
     const HELP: &'static str = "a time until an event, with proportional hazards and a baseline that is constant between cuts";
@@ -83,6 +86,18 @@ impl ModelRules for SurvivalRegression {
         require(
             self.horizon() >= rule.time.upper,
             "cuts do not cover the time's range: the last cut must be the time's `upper` in the schema, or later",
+        )?;
+        require(
+            self.cuts.iter().rev().nth(1).is_some_and(|cut| *cut < rule.time.upper),
+            "an interval begins beyond the time's `upper` in the schema, where no record is ever watched: leave its cuts out",
+        )?;
+        require(
+            rule.entry.as_ref().is_none_or(|entry| entry.rule.lower < rule.time.upper),
+            "the entry's `lower` in the schema is not below the time's `upper`, so no record is ever watched: are the columns exchanged?",
+        )?;
+        require(
+            (self.baseline_mean + self.horizon().ln()).abs() <= MOST_GUESS + 3.0 * self.baseline_scale,
+            "baseline_mean, the logarithm of the events that are expected in one unit of time, would have none or all of the records end at once: about minus the logarithm of the last cut is usual",
         )?;
         require(
             self.baseline_mean.abs() <= 1e3 && positive(self.baseline_scale),

@@ -66,6 +66,10 @@ impl ModelRules for WeibullRegression {
         )?;
         require(positive(self.time_unit), "time_unit must be a number between 1e-30 and 1e30")?;
         require(
+            (rule.time.upper / self.time_unit).ln().abs() <= 12.0,
+            "time_unit is far from the times: about √(lower · upper) of the time's range is usual, in the unit of the file",
+        )?;
+        require(
             self.shape_mean.abs() <= 10.0 && positive(self.shape_scale),
             "shape_mean must lie between -10 and 10, and shape_scale between 1e-30 and 1e30",
         )

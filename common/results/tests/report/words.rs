@@ -42,7 +42,7 @@ fn a_board_reads_answers_first() {
         "Sites No. More than noise, chance and ordinary differences between sites explain: hospital-2",
         "Left of the line at 5.0 % a site differs",
         "hospital-2 &lt; 1e-6 hospital-3 0.24",
-        "more than 2.72 times as likely, except with a probability of one in 100,000",
+        "becomes at most 2.72 times what it was, plus one in 100,000",
         "in at most 2.8 %",
         "Without the run he is right in 1 % of cases",
     ] {
@@ -125,7 +125,7 @@ fn a_page_stands_alone() {
 fn what_is_not_protected_is_said_at_the_top() {
     let text = text(&sample::unprotected());
     assert!(text.contains("Privacy No guarantee. At least one site took part without protection"), "{text}");
-    assert!(text.contains("At least one site has no guarantee: its ε is infinite.") && !text.contains("times as likely"), "{text}");
+    assert!(text.contains("At least one site has no guarantee: its ε is infinite.") && !text.contains("times what it was"), "{text}");
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn in_words(html: &mut String, statement: &PrivacyStatement, epsilon: f64) {
     // Writing into a string cannot fail.
     let _ = write!(
         html,
-        "<p>{}. Then nothing that could be seen in the whole run becomes more than <b class=\"nb\">{} times</b> as likely, except with a probability of \
+        "<p>{}. Then the probability of whatever could be seen in the whole run becomes at most <b class=\"nb\">{} times</b> what it was, plus \
          <span class=\"nb\">{}</span>. {observer}</p>\
          <p>An example: somebody knows everything except {}, sees the whole run, and may raise a false alarm in one of \
          a hundred cases. Without the run he is right in 1 % of cases as well; with it in at most <b class=\"nb\">{}</b>.</p>",
