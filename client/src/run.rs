@@ -161,8 +161,10 @@ pub fn verdict(ended: &Ended) -> Result<()> {
     // The server's words, cut and shown as those of somebody else.
     let why = |otherwise: &str| ended.end.reason().map_or_else(|| otherwise.to_owned(), |reason| visible(&reason).into_owned());
     let aborted = |what: &str, otherwise: &str| {
-        let message =
-            format!("{what}: {}; the posterior of the last complete round stands, and what was charged stays charged", why(otherwise));
+        let message = format!(
+            "{what}: {}; the posterior of the last complete round stands, if there was one, and what was charged stays charged",
+            why(otherwise)
+        );
         Err(ClientError::Aborted(message.into()))
     };
     match ended.end.outcome {

@@ -65,11 +65,8 @@ async fn open_under(matcher: &Matcher, variable: &str, host: &str, port: u16) ->
     let target: Uri = format!("https://{name}").parse().map_err(|e| unreachable(&name, &e))?;
     let Some(found) = matcher.intercept(&target) else {
         let straight = TcpStream::connect((host, port)).await;
-        let stream = straight.map_err(|e| {
-            TransportError::Unreachable(format!(
-                "connect: {e} (no proxy is used: NO_PROXY names this host)"
-            ))
-        })?;
+        let stream =
+            straight.map_err(|e| TransportError::Unreachable(format!("connect: {e} (no proxy is used: NO_PROXY names this host)")))?;
         return Ok(Way { stream, proxy: None });
     };
     let uri = found.uri();

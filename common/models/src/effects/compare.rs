@@ -227,7 +227,8 @@ fn parsed(column: &Column, text: &str) -> Result<Value, String> {
             found.map(|(level, _)| Value::Level(level)).ok_or_else(|| format!("is no level: write {}", listed(&rule.values)))
         }
         ColumnKind::Boolean(rule) => {
-            let is = |list: &[String]| list.iter().any(|value| value.eq_ignore_ascii_case(text) || is_listed(value.as_bytes(), text.as_bytes()));
+            let is =
+                |list: &[String]| list.iter().any(|value| value.eq_ignore_ascii_case(text) || is_listed(value.as_bytes(), text.as_bytes()));
             match (is(&rule.true_values), is(&rule.false_values)) {
                 (true, _) => Ok(Value::Truth(true)),
                 (false, true) => Ok(Value::Truth(false)),

@@ -250,7 +250,7 @@ impl Posterior {
         }
         let signed = sites.iter().filter(|(_, releases)| *releases > 0).map(|(site, _)| site);
         let all = signed.eq(witnesses.iter().map(|(site, ..)| site));
-        let keys: BTreeSet<_> = witnesses.iter().map(|(.., key)| key).collect();
+        let keys: std::collections::BTreeSet<_> = witnesses.iter().map(|(.., key)| key).collect();
         demand(
             witnesses.is_empty() || all && keys.len() == witnesses.len(),
             "not every site that answered has a `witness` of its own key, or one that did not has",
