@@ -6,7 +6,7 @@ use std::path::Path;
 use dp_pvi_accounting::DpEvent;
 use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_privacy::Ledger;
-use dp_pvi_privacy::ledger::{Closed, FreezeState, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
+use dp_pvi_privacy::ledger::{Closed, FreezeState, HeadPlace, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
 use dp_pvi_programs::ledger::{self as file, OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};

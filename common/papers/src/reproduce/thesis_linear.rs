@@ -18,7 +18,7 @@ use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
 use dp_pvi_privacy::clipping::adaptive::{RATE, next_bound, share_within, split_noise};
 
 use super::dp_sep::wrong;
-use super::vips::{Line, Run, chart};
+use super::vips::{Line, Run, chart, write};
 use super::vips_blr::Normal;
 use super::{Options, ReproduceError};
 use dp_pvi_results::picture::{Chart, Picture, Scale, Series};
