@@ -205,6 +205,9 @@ fn execute(cli: Cli) -> Result<()> {
             if let Some(site) = without {
                 return output.files("posterior without a site", &[export::export_without(&config, &site, &directory)?]);
             }
+            if let Some(file) = &transcript {
+                config.refuse_to_overwrite(file)?;
+            }
             let exported = export::export(&config, &directory)?;
             if let Some(file) = transcript {
                 export::export_transcript(&config, &file)?;
@@ -312,6 +315,9 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
 
 fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option<&Path>), output: &Output) -> Result<()> {
     let Resolved { task, tried } = resolve_with_rounds(config)?;
+    for file in file.into_iter().chain(drawing) {
+        config.refuse_to_overwrite(file)?;
+    }
     if let Some(file) = file {
         crate::files::replace(file, &task.to_bytes())?;
     }
@@ -325,7 +331,9 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     warnings.extend(design::unlisted(&task, &credentials.enrolled));
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if let (Some(file), Some(prospect)) = (drawing, &prospect) {
-        dp_pvi_results::account::draw(file, prospect).map_err(|e| ServerError::unavailable(file, e))?;
+        if let Some(drawing) = dp_pvi_results::account::draw(prospect) {
+            crate::files::replace(file, drawing.as_bytes())?;
+        }
     }
     output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
 }

@@ -6,5 +6,6 @@ pub mod files;
 pub mod identity;
 pub mod ledger;
 pub mod log;
+pub mod outputs;
 pub mod problem;
 pub mod process;

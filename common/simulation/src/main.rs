@@ -250,7 +250,9 @@ fn main() -> ExitCode {
             Options { seed, hospitals: sites, rows, ..Options::default() },
             &mut Printer { out: &mut out, format: arguments.format },
         ),
-        Command::Question(question) => question.answer(&mut out, arguments.format == Format::Json).map_err(Failure::from),
+        Command::Question(question) => {
+            question.answer(&mut out, arguments.format == Format::Json, dp_pvi_programs::outputs::write).map_err(Failure::from)
+        }
         Command::Tune { file, data, plan, ledger, no_ledger: _, budget_epsilon, budget_delta } => {
             let book = ledger.map_or(Book::Forgotten, Book::Folder);
             let limits = Limits { epsilon: budget_epsilon, delta: budget_delta };

@@ -75,7 +75,7 @@ impl Output {
     /// The answer to a question.
     pub(super) fn question(self, question: &Question) -> Result<()> {
         let mut answer = Vec::new();
-        let answered = question.answer(&mut answer, self.json);
+        let answered = question.answer(&mut answer, self.json, dp_pvi_programs::outputs::write);
         self.raw(&answer)?;
         Ok(answered?)
     }

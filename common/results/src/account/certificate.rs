@@ -1,7 +1,5 @@
 //! Certificates of what `account` says: written only where the verifier accepts them.
 
-use std::path::Path;
-
 use dp_pvi_accounting::{Certificate, Claim, Delta, Plan, Uncertified};
 use dp_pvi_verifier::verify;
 
@@ -17,16 +15,6 @@ pub(super) fn certify(plan: &Plan, delta: Delta) -> Result<(Certificate, Vec<u8>
         Uncertified::Accountant(error) => error.into(),
         Uncertified::Refused(refusal) => AccountError::Certificate(refusal),
     })
-}
-
-/// Writes the file.
-///
-/// # Errors
-/// As [`certify`], or a file that cannot be written.
-pub(super) fn write(file: &Path, plan: &Plan, delta: Delta) -> Result<Certificate, AccountError> {
-    let (certificate, bytes) = certify(plan, delta)?;
-    std::fs::write(file, bytes).map_err(|error| AccountError::Write { path: file.to_owned(), error })?;
-    Ok(certificate)
 }
 
 #[cfg(test)]
@@ -325,15 +313,13 @@ mod tests {
         assert!(read.slack > 0.0 && read.epsilon - read.slack >= plan.epsilon(delta).estimate);
     }
 
-    /// Black boxes and unprotected plans have none, and nothing is written.
+    /// Black boxes and unprotected plans have none.
     #[test]
     fn what_has_no_certificate_is_refused() {
         let delta = Delta::new(1e-5).unwrap();
         let laplace = Phase { mechanism: Mechanism::Laplace { scale: 2.0 }, sampling: Sampling::None, steps: 1 };
         for phases in [vec![], vec![laplace]] {
-            let file = std::env::temp_dir().join("dp-pvi-no-certificate.json");
-            assert!(write(&file, &plan(Neighbours::AddRemove, &phases), delta).is_err());
-            assert!(!file.exists());
+            assert!(certify(&plan(Neighbours::AddRemove, &phases), delta).is_err());
         }
     }
 
@@ -355,7 +341,7 @@ mod tests {
             certificate: Some(file.clone()),
         };
         let mut out = Vec::new();
-        asked.answer(&mut out, false).unwrap();
+        asked.answer(&mut out, false, |file, bytes| std::fs::write(file, bytes)).unwrap();
         let read = verify(&std::fs::read(&file).unwrap()).unwrap();
         std::fs::remove_file(&file).unwrap();
         let said = String::from_utf8(out).unwrap();

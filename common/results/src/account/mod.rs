@@ -167,12 +167,17 @@ impl AccountError {
 }
 
 impl Question {
-    /// Answers on `out`: as sentences, or as JSON, one object a line.
+    /// Answers on `out`: as sentences, or as JSON, one object a line. Files that the question names are written by `file`.
     ///
     /// # Errors
     /// What is wrong with the question, or with a file that it names.
-    pub fn answer(&self, out: &mut dyn Write, json: bool) -> Result<(), AccountError> {
-        let mut print = Printer { out, json };
+    pub fn answer(&self, out: &mut dyn Write, json: bool, file: WriteFile) -> Result<(), AccountError> {
+        let read = match self {
+            Self::Account { queries, events, .. } => queries.as_deref().or(events.as_deref()),
+            Self::Calibrate { .. } => None,
+            Self::Plan { task, .. } => Some(task.as_path()),
+        };
+        let mut print = Printer { out, json, file, read };
         patiently(|row| self.answered(&mut print, row))
     }
 
@@ -183,7 +188,7 @@ impl Question {
                 let all = exchange::read_plan(&String::from_utf8_lossy(&read(file)?), how.relation()?)?;
                 let rounds = |_: Delta| Ok(Vec::new());
                 cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), print)?;
-                write_curves(curves.as_deref(), &all, how.delta)?;
+                write_curves(curves.as_deref(), &all, how.delta, print)?;
                 certify(certificate.as_deref(), &all, how.delta, print)
             }
             Self::Account { sigma, steps, how, plot, curves, certificate, .. } => {
@@ -191,7 +196,7 @@ impl Question {
                 let rounds = |delta: Delta| over_steps(how, sigma, steps, delta);
                 let all = how.plan(sigma, steps)?;
                 cost(&all, how.delta, plot.as_deref().map(|file| (file, rounds)), print)?;
-                write_curves(curves.as_deref(), &all, how.delta)?;
+                write_curves(curves.as_deref(), &all, how.delta, print)?;
                 certify(certificate.as_deref(), &all, how.delta, print)
             }
             Self::Calibrate { epsilon, sigma, steps, how } => calibrate(how, *sigma, *steps, *epsilon, print),
@@ -202,15 +207,32 @@ impl Question {
     }
 }
 
+/// Writes a file of results.
+pub type WriteFile = fn(&Path, &[u8]) -> std::io::Result<()>;
+
 struct Printer<'a> {
     out: &'a mut dyn Write,
     json: bool,
+    file: WriteFile,
+    /// What the question reads.
+    read: Option<&'a Path>,
 }
 
 impl Printer<'_> {
     fn json(&mut self, line: &impl Serialize) -> Result<(), AccountError> {
         writeln!(self.out, "{}", serde_json::to_string(line)?)?;
         Ok(())
+    }
+
+    /// Writes a file that the question names.
+    fn file(&mut self, file: &Path, bytes: &[u8]) -> Result<(), AccountError> {
+        let place = |path: &Path| path.canonicalize().ok();
+        if self.read.and_then(place).is_some_and(|read| place(file) == Some(read)) {
+            return Err(AccountError::Usage("an output is the file that is read: name another one"));
+        }
+        // What was printed comes first where both are one place.
+        self.out.flush()?;
+        (self.file)(file, bytes).map_err(|error| AccountError::Write { path: file.to_owned(), error })
     }
 }
 
@@ -275,7 +297,7 @@ fn cost(
     }
     if let Some((file, rounds)) = plot {
         let drawing = plot::plot(plan, at, &rounds(at)?);
-        std::fs::write(file, drawing).map_err(|error| AccountError::Write { path: file.to_owned(), error })?;
+        print.file(file, drawing.as_bytes())?;
     }
     Ok(())
 }
@@ -296,16 +318,17 @@ fn said(epsilon: Interval) -> String {
     }
 }
 
-fn write_curves(file: Option<&Path>, plan: &Plan, delta: f64) -> Result<(), AccountError> {
+fn write_curves(file: Option<&Path>, plan: &Plan, delta: f64, print: &mut Printer<'_>) -> Result<(), AccountError> {
     let Some(file) = file else { return Ok(()) };
     let table = curves::table(plan, Delta::new(delta)?);
-    std::fs::write(file, table).map_err(|error| AccountError::Write { path: file.to_owned(), error })
+    print.file(file, table.as_bytes())
 }
 
 /// Writes a certificate, where a file is named.
 fn certify(file: Option<&Path>, plan: &Plan, delta: f64, print: &mut Printer<'_>) -> Result<(), AccountError> {
     let Some(file) = file else { return Ok(()) };
-    let certificate = certificate::write(file, plan, Delta::new(delta)?)?;
+    let (certificate, bytes) = certificate::certify(plan, Delta::new(delta)?)?;
+    print.file(file, &bytes)?;
     if !print.json {
         writeln!(print.out, "certificate: epsilon {} in {}", certificate.epsilon(), file.display())?;
     }
@@ -351,7 +374,12 @@ fn plan(
     let mut forecast = plan::forecast(&task, allowance)?;
     forecast.forecast = sizes.prospect(&task, None)?;
     if let (Some(folder), Some(prospect)) = (output, &forecast.forecast) {
-        worth::write(folder, prospect)?;
+        let failed = |error| AccountError::Write { path: folder.to_owned(), error };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        print.file(&folder.join("forecast.json"), &serde_json::to_vec_pretty(prospect)?)?;
+        if let Some(drawing) = draw(prospect) {
+            print.file(&folder.join("forecast.svg"), drawing.as_bytes())?;
+        }
     }
     if print.json {
         return print.json(&forecast);
@@ -411,7 +439,7 @@ mod tests {
     fn asked(line: &str) -> Result<String, String> {
         let program = Program::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
         let mut out = Vec::new();
-        program.question.answer(&mut out, false).map_err(|error| error.to_string())?;
+        program.question.answer(&mut out, false, |file, bytes| std::fs::write(file, bytes)).map_err(|error| error.to_string())?;
         Ok(String::from_utf8(out).unwrap())
     }
 

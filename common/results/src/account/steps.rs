@@ -209,6 +209,9 @@ pub(super) fn calibrate(steps: &Steps, sigma: Option<f64>, count: Option<u64>, e
             Ok(Calibrated::Steps(epochs.saturating_mul(batches)))
         }
         (Some(sigma), None) => Ok(Calibrated::Steps(calibrate::steps(relation, sigma, steps.sampling(1)?.0, target)?)),
+        (Some(_), Some(_)) if steps.q != 1.0 => {
+            Err(AccountError::Usage("sigma, steps and q are all given: nothing is left to find; leave one out"))
+        }
         (Some(sigma), Some(count)) if steps.sampling == Some(SamplingFlag::Poisson) => {
             Ok(Calibrated::Q(calibrate::rate(relation, sigma, count, target)?))
         }

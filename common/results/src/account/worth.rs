@@ -1,12 +1,9 @@
 //! What a run will be worth, as files and for the programs that ask.
 
-use std::path::{Path, PathBuf};
-
 use crate::forecast::{CoefficientForecast, Forecast, Outlook, Prospect, sizes};
 use clap::Args;
 use dp_pvi_posterior::task::{ResolvedTask, TaskError, Trust};
 
-use super::AccountError;
 use crate::picture::{Chart, Picture, Row, Scale, Series};
 
 /// Records of the sites of a forecast.
@@ -34,28 +31,16 @@ impl Sizes {
     }
 }
 
-/// Writes forecast.json and, where there is something to draw, forecast.svg.
-pub(super) fn write(folder: &Path, prospect: &Prospect) -> Result<(), AccountError> {
-    let failed = |path: PathBuf| move |error| AccountError::Write { path, error };
-    std::fs::create_dir_all(folder).map_err(failed(folder.to_owned()))?;
-    let file = folder.join("forecast.json");
-    std::fs::write(&file, serde_json::to_vec_pretty(prospect)?).map_err(failed(file))?;
-    let file = folder.join("forecast.svg");
-    draw(&file, prospect).map_err(failed(file))
-}
-
-/// Draws a forecast to an SVG file; nothing where there is none.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn draw(file: &Path, prospect: &Prospect) -> std::io::Result<()> {
-    let Prospect::Outlook(outlook) = prospect else { return Ok(()) };
+/// A drawing of a forecast, as SVG; nothing where there is none.
+#[must_use]
+pub fn draw(prospect: &Prospect) -> Option<String> {
+    let Prospect::Outlook(outlook) = prospect else { return None };
     #[allow(clippy::cast_precision_loss, reason = "at most DRAWN")]
     let height = f64::max(140.0 + 18.0 * outlook.task.coefficients.len().min(DRAWN) as f64, 480.0);
     let mut picture = Picture::new(1200.0, height);
     widths(&mut picture, height, &outlook.task);
     losses(&mut picture, outlook);
-    std::fs::write(file, picture.to_svg())
+    Some(picture.to_svg())
 }
 
 /// Coefficients that are drawn.
@@ -127,7 +112,7 @@ mod tests {
                 output: (!units.is_empty()).then(|| self.0.join("out")),
             };
             let mut out = Vec::new();
-            question.answer(&mut out, json)?;
+            question.answer(&mut out, json, |file, bytes| std::fs::write(file, bytes))?;
             Ok(String::from_utf8(out).unwrap())
         }
     }
@@ -145,16 +130,13 @@ mod tests {
 
     #[test]
     fn a_drawing_names_every_coefficient_up_to_its_limit_and_says_where_it_stops() {
-        let folder = Folder::new("names");
         let range = Range { low: 0.1, median: 0.2, high: 0.3 };
         for count in [1, 2, 3, 9, 10, 11, 25, DRAWN - 1, DRAWN, DRAWN + 1, 3 * DRAWN] {
             let coefficients: Vec<_> = (0..count)
                 .map(|j| CoefficientForecast { name: format!("column_with_a_long_name={j}"), width: range, unprotected: 0.1 })
                 .collect();
             let task = Forecast { records: 1, sites: 1, worlds: 1, published: (0, 1), coefficients, width: range, loss: range, gain: None };
-            let file = folder.0.join(format!("{count}.svg"));
-            draw(&file, &Prospect::Outlook(Box::new(Outlook { task, settings: Vec::new() }))).unwrap();
-            let drawing = std::fs::read_to_string(file).unwrap();
+            let drawing = draw(&Prospect::Outlook(Box::new(Outlook { task, settings: Vec::new() }))).unwrap();
             for j in 0..count {
                 assert_eq!(is_written(&drawing, &format!("column_with_a_long_name={j}")), j < DRAWN, "{j} of {count}");
             }
