@@ -28,6 +28,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("account", &["accounting", "exchange", "posterior", "forecast", "verifier"]),
     ("inference", &["expfam", "accounting", "privacy", "models", "posterior", "reading", "records"]),
     ("data", &["privacy", "records", "schema"]),
+    ("describe", &["accounting", "numerics"]),
     ("description", &["reading"]),
     ("secagg", &["accounting", "privacy"]),
     ("protocol", &["expfam", "accounting", "privacy", "posterior", "reading", "secagg"]),
