@@ -165,7 +165,7 @@ struct Asked {
     number: u64,
     /// The head's public key for the answers.
     head: [u8; 32],
-    form: [u64; 4],
+    form: [u64; 5],
     argument: Vec<u8>,
 }
 

@@ -26,6 +26,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("data", &["names", "privacy", "records", "schema"]),
     ("inference", &["accounting", "math", "models", "names", "posterior", "privacy", "records"]),
     ("protocol", &["accounting", "math", "models", "names", "posterior", "privacy", "schema", "secagg"]),
+    ("describe", &["accounting", "math"]),
     ("description", &["protocol"]),
     ("results", &["accounting", "exchange", "math", "models", "names", "posterior", "privacy", "protocol", "schema", "verifier"]),
     ("programs", &["names", "privacy", "protocol", "unsealed"]),

@@ -172,7 +172,7 @@ fn is_sampled(event: &DpEvent) -> bool {
 /// Distance of two sums over what the event charges for one unit.
 fn share(task: &ResolvedTask, event: &DpEvent, a: &[i64], b: &[i64]) -> f64 {
     let noise = noise(event);
-    let factor = f64::from(task.privacy.relation.sensitivity_factor(noise.terms));
+    let factor = task.privacy.relation.sensitivity_factor(noise.terms);
     let charged = factor * (noise.bound_squared as f64).sqrt() + noise.excess as f64;
     assert_eq!((a.len(), b.len()), (noise.dimension as usize, noise.dimension as usize));
     // Masked words wrap around.

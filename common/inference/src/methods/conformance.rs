@@ -426,7 +426,7 @@ fn one_unit_moves_a_sum_by_at_most_the_declared_sensitivity() {
                     numbers(&visit(At { task, visit: round, lambda, state: &SiteState::None }, raw, SeededNoise::new(9))).1.unwrap()
                 };
                 let factor = relation.sensitivity_factor(noise.terms);
-                let limit = f64::from(factor) * (noise.bound_squared as f64).sqrt() + noise.excess as f64;
+                let limit = factor * (noise.bound_squared as f64).sqrt() + noise.excess as f64;
                 let before = sum(&base);
                 let pool: RawUnits = intruders(task.features as usize).into_iter().chain(units(task, records, 8, 3)).collect();
                 for other in pool {

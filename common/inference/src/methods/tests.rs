@@ -170,7 +170,7 @@ fn without_noise(
 }
 
 fn squared_factor(relation: Relation) -> u128 {
-    u128::from(relation.sensitivity_factor(Terms::Units).pow(2))
+    u128::from(relation.squared_sensitivity_factor(Terms::Units))
 }
 
 fn distance_squared(a: &[i64], b: &[i64]) -> u128 {

@@ -104,7 +104,7 @@ impl ResolvedTask {
     /// Numbers that do not fit the lattice.
     pub fn most_units(&self) -> Result<u64, TaskError> {
         let aggregated = match (&self.aggregation, self.sum(0)?) {
-            (Some(spec), Some(sum)) if sum.terms == Terms::Units => spec.max_units,
+            (Some(spec), Some(sum)) if sum.terms != Terms::ShardResults => spec.max_units,
             _ => MAX_UNITS,
         };
         Ok(self.privacy.max_units.unwrap_or(MAX_UNITS).min(aggregated))

@@ -127,6 +127,9 @@ impl BatchSum {
         if dimension == 0 || max_units == 0 || max_units > MAX_UNITS {
             return Err(LatticeOverflow("a batched sum needs at least one coordinate, and between 1 and 2^32 units"));
         }
+        if matches!(terms, Terms::Cells { .. }) {
+            return Err(LatticeOverflow("a batched sum does not look at single terms: it has no cells"));
+        }
         if !CLIP_NORMS.contains(&clip.get()) {
             return Err(LatticeOverflow("a batched sum needs a clipping norm between 2^-100 and 2^100"));
         }

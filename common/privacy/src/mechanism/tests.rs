@@ -4,6 +4,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
+mod cells;
 mod epochs;
 mod gate;
 mod parts;
@@ -113,7 +114,7 @@ fn release(mechanism: &LatticeSum, rows: &[Vec<(u32, f64)>], seed: u8) -> Vec<i6
 fn one(term: &[(u32, f64)], dimension: usize, clip: f64, lattice: &Lattice) -> Vec<i64> {
     let (mut sums, mut block) = (vec![0; dimension], Block::default());
     fill(term, block.term());
-    let clipping = Clipping::new(clip, lattice);
+    let clipping = Clipping::new(clip, lattice, Terms::Units);
     block.push(0, &mut sums, &clipping, None);
     block.add(&mut sums, &clipping, None);
     sums
@@ -205,7 +206,7 @@ fn what_falls_on_one_coordinate_accumulates_before_the_clip() {
     // Twice 1 on one coordinate is 2: clipped to one unit, not two.
     assert!(one(&[(0, 1.0), (0, 1.0)], 1, 1.0, &lattice)[0] <= 1 << 20);
     // Bulk and single additions are the same.
-    let (mut sums, mut block, clipping) = (vec![0; 2], Block::default(), Clipping::new(1.0, &lattice));
+    let (mut sums, mut block, clipping) = (vec![0; 2], Block::default(), Clipping::new(1.0, &lattice, Terms::Units));
     block.term().add(0, 0.25);
     block.term().add(0, 0.25);
     let term = block.term();

@@ -162,6 +162,7 @@ mod tests {
             DpEvent::DiscreteGaussian(share) => DpEvent::NoiseShares { share, count: 7 },
             other => other,
         };
+        let cells = |noise| lattice(noise, 0, Terms::Cells { cells: 200 });
         let rounds = |k: u32| (sampled(0.05, units(2.0 + 0.01 * f64::from(k))).repeated(10), 1);
         vec![
             ("eight looks", vec![(units(12.0), 8)], true),
@@ -175,6 +176,8 @@ mod tests {
             ("the same noise twice", vec![(sampled(0.1, units(3.0)), 4), (sampled(0.1, lattice(3.0, 0, Terms::Units)), 4)], true),
             ("forty rounds", (0..40).map(rounds).collect(), false),
             ("every unit", vec![(sampled(1.0, units(6.0)).repeated(5), 2)], true),
+            ("cells", vec![(cells(6.0), 8)], true),
+            ("cells, units and steps", vec![(cells(20.0), 1), (units(20.0), 1), (sampled(0.1, units(3.0)).repeated(20), 4)], false),
         ]
     }
 
@@ -256,6 +259,49 @@ mod tests {
             assert!(sealed(text.replacen(noise, worse, 1)).is_err(), "{worse}");
         }
         assert!(sealed(text.replacen("\"count\":600", "\"count\":601", 1)).is_err());
+    }
+
+    /// The rule is the event's name: what is claimed of cells does not hold of the same numbers as units, and the verifier doubles the bound of these.
+    #[test]
+    fn a_certificate_of_cells_is_none_of_units() {
+        let delta = Delta::new(1e-5).unwrap();
+        let of = |terms, relation| {
+            let events = vec![(lattice(6.0, 0, terms), 8)];
+            let all = [events[0].0.clone().repeated(8)];
+            let stated = epsilon_upper(&all, relation, delta).unwrap().epsilon;
+            let claim = Claim::of_run(&events, relation, delta).unwrap();
+            (stated.get(), claim.certify(Some(stated), None, |bytes| verify(bytes).map(drop)).unwrap().1)
+        };
+        let cells = Terms::Cells { cells: 200 };
+        let (epsilon, bytes) = of(cells, Relation::ReplaceOne);
+        let (of_units, units) = of(Terms::Units, Relation::ReplaceOne);
+        assert!(of_units > 1.4 * epsilon);
+        let text = String::from_utf8(bytes).unwrap();
+        let noise = "{\"fine_cells\":[12582912,4398046511104,1,210]}";
+        assert!(text.contains(noise), "{text}");
+        let sealed = |text: String| {
+            let body = text.rsplit_once(",\"seal\":").unwrap().0.to_owned();
+            let seal: String = Sha256::digest(body.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            verify(format!("{body},\"seal\":\"{seal}\"}}").as_bytes()).map(|certificate| certificate.epsilon)
+        };
+        assert_eq!(sealed(text.clone()), Ok(epsilon));
+        let as_units = text.replacen(noise, "{\"fine_discrete_gaussian\":[12582912,4398046511104,0,1,210]}", 1);
+        assert!(matches!(sealed(as_units), Err(Refusal::Claim(_))));
+        // The other way round more is claimed than has to be: true, and about other events than the task's, which the promise's hash tells.
+        let as_cells =
+            String::from_utf8(units).unwrap().replacen("{\"fine_discrete_gaussian\":[12582912,4398046511104,0,1,210]}", noise, 1);
+        assert_eq!(sealed(as_cells), Ok(of_units));
+        // No sample, no other form, no name that is not known.
+        for other in [
+            text.replacen("\"sampling\":\"none\"", "\"sampling\":{\"poisson\":0.5}", 1),
+            text.replacen(noise, "{\"fine_cells\":[12582912,4398046511104,0,1,210]}", 1),
+            text.replacen(noise, "{\"fine_cells\":[12582912,4398046511104,0,210]}", 1),
+            text.replacen(noise, "{\"fine_balls\":[12582912,4398046511104,1,210]}", 1),
+        ] {
+            assert!(matches!(sealed(other.clone()), Err(Refusal::Form(_))), "{other}");
+        }
+        // Where a unit comes or goes both cost the same.
+        assert_eq!(of(cells, Relation::AddRemove).0.to_bits(), of(Terms::Units, Relation::AddRemove).0.to_bits());
     }
 
     /// What no certificate knows is refused by name, before anything is tried.

@@ -151,7 +151,7 @@ impl<'a> Stage<'a> {
 }
 
 /// Stands for a site's key: a keyed hash. Who else could sign is nothing that an audit asks, and a run makes dozens of signatures.
-struct Key(Hash);
+pub(super) struct Key(pub(super) Hash);
 
 impl Sealed for Key {}
 
@@ -165,11 +165,11 @@ impl RowSigner for Key {
     }
 }
 
-fn client(site: u32) -> Result<ClientId, AuditError> {
+pub(super) fn client(site: u32) -> Result<ClientId, AuditError> {
     ClientId::new(format!("site-{site}")).map_err(|_| AuditError::Broken("the name of a site"))
 }
 
-fn run(number: u32) -> RunId {
+pub(super) fn run(number: u32) -> RunId {
     RunId { task: Hash::default(), number }
 }
 

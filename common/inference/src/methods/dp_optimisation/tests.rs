@@ -102,9 +102,8 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
             gradients.release((&point, None), &units, step_permit(&step), &SeededNoise::new(3)).unwrap().into_inner().values
         };
         let sums: Vec<Vec<i64>> = pool.iter().map(sum).collect();
-        let allowed = |relation: Relation| {
-            f64::from(relation.sensitivity_factor(Terms::Units)) * (inner.bound_squared as f64).sqrt() + inner.excess as f64
-        };
+        let allowed =
+            |relation: Relation| relation.sensitivity_factor(Terms::Units) * (inner.bound_squared as f64).sqrt() + inner.excess as f64;
         for (i, here) in sums.iter().enumerate() {
             for (j, there) in sums.iter().enumerate() {
                 let moved = here.iter().zip(there).map(|(a, b)| (a.abs_diff(*b) as f64).powi(2)).sum::<f64>().sqrt();

@@ -225,7 +225,7 @@ fn one_unit_moves_the_sum_by_at_most_the_declared_sensitivity() {
         // A site is exchanged, never absent.
         let relations = if spec.method == ShardMethod::ClientLevel { 1 } else { 2 };
         for relation in [Relation::ReplaceOne, Relation::AddRemove].into_iter().take(relations) {
-            let limit = f64::from(relation.sensitivity_factor(terms)) * bound_steps;
+            let limit = relation.sensitivity_factor(terms) * bound_steps;
             let sum = |raw: &[Vec<(Vec<f64>, f64)>]| visit(&task, raw, &lambda, &SiteState::None, relation, 9).message;
             let before = sum(&base);
             for other in &others {
