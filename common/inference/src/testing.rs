@@ -173,7 +173,7 @@ pub(crate) fn table(dimension: usize, units: &[Vec<(Vec<f64>, f64)>]) -> RecordT
 
 /// A table of a task's units. Where the label is a survival time, a target below 0 is the time of an event, and one above 0 that of a record that was not watched longer.
 pub(crate) fn table_for(task: &ResolvedTask, units: &[Vec<(Vec<f64>, f64)>]) -> RecordTable {
-    if task.model.rules().survival().is_none() {
+    if task.model.rules().response().as_survival().is_none() {
         return table(task.features as usize, units);
     }
     let plain = table(task.features as usize, units);

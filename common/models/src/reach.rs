@@ -72,7 +72,7 @@ impl Reach {
     #[must_use]
     pub fn of(model: &ModelSpec, schema: &Schema, prior: &Prior) -> Option<Self> {
         let rules = model.rules();
-        let scale = rules.predictor_scale()?;
+        let scale = rules.response().scale?;
         let first = rules.own_before_rows() as usize;
         let widest = |from: usize, count: usize| {
             let own = prior.precision.get(from..from + count).unwrap_or(&prior.precision);

@@ -190,7 +190,8 @@ fn picture(task: &ResolvedTask, pooled: &Gaussian, private: &Gaussian) -> String
     for (treated, colour, name) in [(false, "#c0392b", "untreated"), (true, "#1f6fb2", "treated")] {
         let (indices, values) = row(task, (treated, 60.0, 1));
         let row = Example { indices: &indices, values: &values, target: 0.0, offset: 0.0, extra: Extra::NONE };
-        let at = |q: &Gaussian, time: f64| task.model.rules().survival().unwrap().log_cumulative_hazard(q.standard(), row, time);
+        let at =
+            |q: &Gaussian, time: f64| task.model.rules().response().as_survival().unwrap().log_cumulative_hazard(q.standard(), row, time);
         let times = || (0..=60).map(f64::from);
         let path = |points: Vec<(f64, f64)>| points.iter().map(|(t, s)| format!("{:.1},{:.1}", x(*t), y(*s))).collect::<Vec<_>>().join(" ");
         let band = |t: f64| at(private, t).band(Level::P95);

@@ -346,7 +346,15 @@ impl public::ModelRules for Late {
     }
 
     fn likelihood(&self) -> public::likelihood::Likelihood {
-        public::likelihood::Likelihood::Own
+        public::likelihood::Likelihood::Own(public::Own::Gradients { initial_log_scale: 0.0 })
+    }
+
+    fn parameters(&self, features: u32) -> public::parameters::Parameters {
+        public::parameters::Parameters::unnamed(features)
+    }
+
+    fn response(&self) -> public::response::Response<'_> {
+        public::response::Response::of(public::response::ResponseKind::Row)
     }
 
     fn law(

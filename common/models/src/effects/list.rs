@@ -183,7 +183,7 @@ pub(super) struct Outcome {
 impl Outcome {
     pub(super) fn of(model: &ModelSpec, schema: &Schema) -> Option<Self> {
         let plain = |comparison, level| Self { comparison, level, centre: 0.0, scale: 1.0 };
-        Some(match model.rules().predictor_scale()? {
+        Some(match model.rules().response().scale? {
             PredictorScale::LogOdds => plain(Measure::OddsRatio, Measure::Odds),
             PredictorScale::LogRate => plain(Measure::RateRatio, Measure::Rate),
             PredictorScale::LogHazard => plain(Measure::HazardRatio, Measure::Hazard),

@@ -47,6 +47,10 @@ impl ManyRows for MultinomialRegression {
         let all = (0..self.predictors()).flat_map(|class| shifted(record, class * width));
         rows.push_with(all, Statistics { residual: 0.0, curvature: -0.5 / f64::from(self.classes) });
     }
+
+    fn takes_offsets(&self) -> bool {
+        false
+    }
 }
 
 /// A record's entries, from `start` on.

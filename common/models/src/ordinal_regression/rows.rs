@@ -34,6 +34,10 @@ impl ManyRows for OrdinalRegression {
     fn has_moving_rows(&self) -> bool {
         true
     }
+
+    fn takes_offsets(&self) -> bool {
+        false
+    }
 }
 
 /// α at a mean of κ, and their derivatives.

@@ -84,6 +84,10 @@ impl ManyRows for SurvivalRegression {
     fn ends_follow_up(&self) -> bool {
         true
     }
+
+    fn takes_offsets(&self) -> bool {
+        true
+    }
 }
 
 /// H(t) = Σ_b e_b exp(a_b): the gradient of ln H is Σ_b (e_b exp(a_b)/H) ρ_b.

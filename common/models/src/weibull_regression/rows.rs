@@ -125,6 +125,10 @@ impl ManyRows for WeibullRegression {
     fn ends_follow_up(&self) -> bool {
         true
     }
+
+    fn takes_offsets(&self) -> bool {
+        true
+    }
 }
 
 /// L = k ln t + xᵀμ, with the gradient (x; k ln t).

@@ -75,6 +75,6 @@ pub enum NotTested {
 /// a logarithm, 1 for a probit, and the noise's for a number.
 #[must_use]
 pub fn allowance(model: &ModelSpec) -> Allowance {
-    let unit = model.rules().outcome_sd();
+    let unit = model.rules().response().sd;
     Allowance { intercept: 0.15 * unit, others: 0.05 * unit }
 }

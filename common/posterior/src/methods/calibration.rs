@@ -20,8 +20,8 @@ pub(crate) fn calibrated(setting: &Setting<'_>, with: impl Fn(NoiseMultiplier) -
     let epsilon = epsilon.unwrap_or(Epsilon::ZERO);
     if visit_events(&probe, setting, 0..setting.visits())?.len() == 1 {
         let failed = Cell::new(None);
-        let event = |z: NoiseMultiplier| match with(z).rules().event(setting, 0) {
-            Ok(event) => repeated(event, setting.visits()),
+        let event = |z: NoiseMultiplier| match with(z).visit(setting, 0) {
+            Ok(visit) => repeated(visit.event, setting.visits()),
             Err(error) => {
                 failed.set(Some(error));
                 DpEvent::NonPrivate

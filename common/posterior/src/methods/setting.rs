@@ -4,6 +4,7 @@
 use dp_pvi_math::expfam::any::Family;
 
 use dp_pvi_math::observation::Precision;
+use dp_pvi_models::response::ResponseKind;
 use dp_pvi_models::spec;
 use dp_pvi_models::spec::{
     AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
@@ -77,7 +78,7 @@ impl Setting<'_> {
         let rows = self.design.and_then(|design| Prior::of_rows(self.prior, &self.parsed_schema().ok()?, Some(design)).ok());
         // A task that was checked has a schema and priors of its terms.
         let rows = rows.unwrap_or_else(|| Prior::isotropic(self.prior, self.features as usize));
-        self.model.rules().prior(rows, self.prior)
+        self.model.rules().parameters(self.features).prior(rows, self.prior)
     }
 
     /// The prior of every parameter in a state, which ends with the scales that were learned.
@@ -155,7 +156,7 @@ impl Setting<'_> {
     /// # Errors
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn ranges(&self) -> Result<Ranges, TaskError> {
-        Ok(Ranges { row: self.feature_bound, label: self.parsed_schema()?.max_abs_target() })
+        Ok(Ranges::of(&self.parsed_schema()?, self.feature_bound))
     }
 
     /// Norm of what the bound of a record's curvature is multiplied by in the Gram matrix.
@@ -166,7 +167,7 @@ impl Setting<'_> {
         let rules = self.model.rules();
         match rules.many_rows() {
             None => Ok(self.feature_bound * self.feature_bound),
-            Some(_) => Ok(rules.lengths(&self.parsed_schema()?).gram),
+            Some(_) => Ok(rules.bounds(self.ranges()?).lengths.gram),
         }
     }
 
@@ -181,7 +182,7 @@ impl Setting<'_> {
     /// # Errors
     /// As [`Self::ranges`].
     pub fn gradient_bound(&self) -> Result<Option<f64>, TaskError> {
-        Ok(self.model.rules().gradient_bound(self.ranges()?).map(|bound| self.max_weight() * bound))
+        Ok(self.model.rules().bounds(self.ranges()?).gradient.map(|bound| self.max_weight() * bound))
     }
 
     /// The schema.
@@ -190,7 +191,7 @@ impl Setting<'_> {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
         let schema = spec::schema(self.schema, self.design)?;
-        Ok(if self.model.rules().predicts_counts() { schema.with_whole_label() } else { schema })
+        Ok(if matches!(self.model.rules().response().kind, ResponseKind::Count) { schema.with_whole_label() } else { schema })
     }
 }
 

@@ -112,7 +112,7 @@ fn sites_send_no_learned_scales() {
         let task = RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[label]\n{BINARY}\n{COLUMNS}"), CONTEXT).unwrap();
         let sent = sent * u64::from(task.dimension);
         assert_eq!(task.message(0).unwrap().coordinates, sent);
-        assert_eq!(task.update.rules().state_len(&task.setting()), sent + 2);
+        assert_eq!(task.update.rules().state(&task.setting()).len, sent + 2);
     }
 }
 

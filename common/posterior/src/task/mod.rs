@@ -198,7 +198,7 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn visit_event(&self, visit: u32) -> Result<DpEvent, TaskError> {
-        self.update.rules().event(&self.setting(), visit)
+        Ok(self.update.visit(&self.setting(), visit)?.event)
     }
 
     /// What these visits of one site are, in order: each event with the number of visits in a row that are it.
@@ -238,7 +238,7 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn message(&self, visit: u32) -> Result<MessageForm, TaskError> {
-        self.update.rules().message(&self.setting(), visit)
+        Ok(self.update.visit(&self.setting(), visit)?.message)
     }
 
     /// What somebody should know before a run, in sentences.
@@ -250,7 +250,7 @@ impl ResolvedTask {
     /// What a site keeps between its visits.
     #[must_use]
     pub fn site_state(&self) -> SiteStateForm {
-        self.update.rules().site_state(&self.setting())
+        self.update.rules().state(&self.setting()).site
     }
 
     /// What the sites of a round would send if drawn rows stood in place of their records, noise included: for forecasts.
@@ -276,7 +276,7 @@ impl ResolvedTask {
     /// Passes over a site's records in a visit, at most.
     #[must_use]
     pub fn passes(&self) -> u32 {
-        self.update.rules().passes()
+        self.update.rules().traits().passes
     }
 
     /// How the sum of a round's messages moves the state.

@@ -256,7 +256,7 @@ impl RawTask {
             schema: schema_text.to_owned(),
             design,
             features: schema.dimension(),
-            dimension: model.rules().parameters(schema.dimension()),
+            dimension: model.rules().parameters(schema.dimension()).count(),
             model,
             feature_bound: schema.row_norm_bound(),
             max_nonzeros: schema.max_nonzeros(),

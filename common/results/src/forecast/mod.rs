@@ -109,7 +109,7 @@ impl Effort {
         let d = f64::from(task.dimension);
         let nonzeros = f64::from(task.max_nonzeros).min(d);
         let predictor = task.model.rules().predictor().map_or(1.0, |predictor| f64::from(predictor.cost()));
-        let classes = f64::from(task.model.rules().classes().unwrap_or(1));
+        let classes = f64::from(task.model.rules().response().class_count().unwrap_or(1));
         // Of a row in a pass, and of what is done once in every world.
         let row = classes * (20.0 + 25.0 * predictor) + 2.0 * nonzeros * nonzeros;
         // Where a site carries something, its message is its own.

@@ -290,7 +290,7 @@ fn set_targets(task: &ResolvedTask, schema: &Schema, rows: &mut Rows, truth: &[f
         LabelKind::Number(rule) => (rule.encode(rule.lower), rule.encode(rule.upper)),
         _ => (0.0, 1.0),
     };
-    let is_class = task.model.rules().classes().is_some();
+    let is_class = task.model.rules().response().class_count().is_some();
     rows.set_targets(|row| {
         let prediction = law.predict(example(row));
         let (mean, variance) = response(&prediction);

@@ -52,7 +52,7 @@ pub(super) fn worlds(case: &Case, scene: &Scene) -> Worlds {
 
 /// A table of these units.
 pub(super) fn table(task: &ResolvedTask, units: &[Unit]) -> RecordTable {
-    let of_times = task.model.rules().survival().is_some();
+    let of_times = task.model.rules().response().as_survival().is_some();
     let mut builder = RecordTable::builder(task.features as usize);
     for unit in units {
         builder.start_unit();

@@ -260,8 +260,9 @@ pub(super) fn bounds(node: &Node<'_>) -> Outcome {
         let spec = model_of(&case)?;
         let weight = case.get("max_weight")?.number()?;
         let row = case.get("row_norm_bound")?.number()?;
-        let ranges = Ranges { row, label: case.get("max_count").and_then(|count| count.number()).unwrap_or(1.0) };
-        let blocks = spec.rules().block_bounds(ranges, case.get("max_abs_entry")?.number()?).ok_or("there are no bounds")?;
+        let label = case.get("max_count").and_then(|count| count.number()).unwrap_or(1.0);
+        let ranges = Ranges { row, entry: case.get("max_abs_entry")?.number()?, label, times: None };
+        let blocks = spec.rules().bounds(ranges).blocks.ok_or("there are no bounds")?;
         case.key_equals("mean_block", [weight * blocks.mean], tolerance)?;
         case.key_equals("precision_full", [weight * blocks.precision_full], tolerance)?;
         case.key_equals("precision_mean_field", [weight * blocks.precision_mean_field], tolerance)?;

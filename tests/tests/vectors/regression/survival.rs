@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dp_pvi_inference::capabilities::many_rows::ManyRowsModel;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_models::ModelRules;
+use dp_pvi_models::ModelSpec;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows};
 use dp_pvi_models::prediction::{Example, Level};
 use dp_pvi_models::survival::SurvivalModel;
@@ -44,7 +44,7 @@ pub(super) fn survival(node: &Node<'_>) -> Outcome {
         node.get("baseline_names")?.list()?.iter().map(|name| name.text().map(str::to_owned)).collect::<Result<_, _>>()?;
     let schema = "intercept = false\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1 }\nevent = { column = \"d\" }\n\
                   [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-    let ours = model.names(&Schema::parse(schema).map_err(|error| error.to_string())?);
+    let ours = ModelSpec::from(model.clone()).rules().names(&Schema::parse(schema).map_err(|error| error.to_string())?);
     if ours[..names.len()] != names {
         return Err(format!("names are {}", ours.join(", ")));
     }

@@ -54,7 +54,7 @@ fn spec(task: &ResolvedTask, factors: FactorOwner, metric: ClipMetric, bound: f6
 
 /// A task over D columns with the model's number of parameters.
 fn bare(model: ModelSpec, approximation: Approximation) -> ResolvedTask {
-    let dimension = model.rules().parameters(D as u32);
+    let dimension = model.rules().parameters(D as u32).count();
     let mut task = task(model, approximation, dimension, UpdateSpec::Pvi {});
     task.features = D as u32;
     task.damping = vec![0.5];

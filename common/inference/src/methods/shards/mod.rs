@@ -10,8 +10,9 @@
 //!
 //! # Privacy
 //! * **Unit and relation**: the task's; the gate cuts shards as the ledger's relation demands (hash or contiguous).
-//! * **Sensitivity**: one unit changes one shard's term, of norm at most 1 in the scaled coordinates: 2 under either relation; 1 or 2 for
-//!   client-level terms, where the site is the unit.
+//! * **Sensitivity**: one unit changes one shard's term, of norm at most 1 in the scaled coordinates: 2 under either relation, and so 2C for the one term of
+//!   parameter perturbation, 2C for one of the terms of virtual clients, 2C/K for the mean of local averaging; 1 or 2 for client-level terms, where
+//!   the site is the unit.
 //! * **Term**: a shard's term is a function of its own records, its own private state and the public λ.
 //! * A fit that fails contributes 0, and nobody learns of it. Fits have a fixed largest number of iterations.
 

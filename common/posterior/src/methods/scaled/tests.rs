@@ -26,7 +26,7 @@ fn the_prior_in_lambda_is_that_of_the_learned_scale() {
         let len = family.len();
         let mut added = vec![0.0; len];
         let mut state = rule.initial();
-        assert_eq!((state.len() as u64, learned(&task.setting())), (task.update.rules().state_len(&task.setting()), 1));
+        assert_eq!((state.len() as u64, learned(&task.setting())), (task.update.rules().state(&task.setting()).len, 1));
         for visit in 0..3_u32 {
             let mut sum = vec![0.0; len];
             (sum[0], sum[2], sum[family.dimension()]) = (1.0, 3.0, 2.0);

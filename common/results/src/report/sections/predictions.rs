@@ -48,7 +48,7 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
         all.entry(&evaluation.evaluator).or_insert_with(Vec::new).push(evaluation);
         all
     });
-    let survival = run.task.model.rules().survival().is_some();
+    let survival = run.task.model.rules().response().as_survival().is_some();
     // Was resolved or read with the task.
     let schema = run.task.parsed_schema().ok();
     at_the_end(html, &evaluators, survival);

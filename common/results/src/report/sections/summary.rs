@@ -122,7 +122,7 @@ fn in_file_units(run: &Run<'_>, rmse: f64) -> String {
 }
 
 fn predictions(run: &Run<'_>, document: &PosteriorDocument) -> Option<String> {
-    let area = if run.task.model.rules().survival().is_some() { "concordance index" } else { "area under the ROC curve" };
+    let area = if run.task.model.rules().response().as_survival().is_some() { "concordance index" } else { "area under the ROC curve" };
     let last = document.evaluations.last()?;
     let metrics = &last.metrics;
     let parts: Vec<String> = [

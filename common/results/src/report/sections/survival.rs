@@ -32,7 +32,8 @@ struct Changed {
 
 pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
     let (Ok(schema), Ok(posterior)) = (run.task.parsed_schema(), document.posterior()) else { return };
-    let (Some(model), Some(design), LabelKind::Survival(rule)) = (run.task.model.rules().survival(), schema.design(), &schema.label().kind)
+    let (Some(model), Some(design), LabelKind::Survival(rule)) =
+        (run.task.model.rules().response().as_survival(), schema.design(), &schema.label().kind)
     else {
         return;
     };
