@@ -1,5 +1,5 @@
-//! Randomness as a pure function of (seed, client, release, step, purpose): independent of the order of calls, so that a run
-//! that crashed and went on draws what an undisturbed one draws. It exists for simulation only: the production client cannot
+//! Randomness as a pure function of (seed, number of the run, client, round, step, purpose): independent of the order of calls, so that a run
+//! that crashed and went on draws what an undisturbed one draws. The task is no part of it: another wording of a task meets the same noise. It exists for simulation only: the production client cannot
 //! name it, because it does not depend on this crate.
 
 use chacha20::ChaCha20Rng;
@@ -35,10 +35,9 @@ impl NoiseSource for SeededNoise {
             Purpose::Draws => 2,
         };
         let key = Hash::of(
-            "dp-pvi simulation noise v1",
+            "dp-pvi simulation noise v2",
             &[
                 &self.seed.to_le_bytes(),
-                &release.run.task.0,
                 &release.run.number.to_le_bytes(),
                 release.client.as_str().as_bytes(),
                 &release.round.to_le_bytes(),
@@ -66,22 +65,21 @@ mod tests {
 
     #[test]
     fn streams_depend_on_every_argument_and_on_nothing_else() {
-        let release = |client: &str, round| ReleaseId {
-            run: RunId { task: Hash::default(), number: 1 },
-            client: ClientId::new(client).unwrap(),
-            round,
+        let draw = |seed, task, number, client: &str, round, step, purpose| {
+            let run = RunId { task: Hash::of("test task", &[&[task]]), number };
+            let release = ReleaseId { run, client: ClientId::new(client).unwrap(), round };
+            SeededNoise::new(seed).stream(&release, step, purpose).unwrap().next_u64()
         };
-        let draw =
-            |seed, client, round, step, purpose| SeededNoise::new(seed).stream(&release(client, round), step, purpose).unwrap().next_u64();
-        let base = draw(1, "a", 0, 0, Purpose::Noise);
-        assert_eq!(base, draw(1, "a", 0, 0, Purpose::Noise));
+        let base = draw(1, 0, 1, "a", 0, 0, Purpose::Noise);
+        assert_eq!(base, draw(1, 1, 1, "a", 0, 0, Purpose::Noise), "the task's wording decides no noise");
         for other in [
-            draw(2, "a", 0, 0, Purpose::Noise),
-            draw(1, "b", 0, 0, Purpose::Noise),
-            draw(1, "a", 1, 0, Purpose::Noise),
-            draw(1, "a", 0, 1, Purpose::Noise),
-            draw(1, "a", 0, 0, Purpose::Coins),
-            draw(1, "a", 0, 0, Purpose::Draws),
+            draw(2, 0, 1, "a", 0, 0, Purpose::Noise),
+            draw(1, 0, 2, "a", 0, 0, Purpose::Noise),
+            draw(1, 0, 1, "b", 0, 0, Purpose::Noise),
+            draw(1, 0, 1, "a", 1, 0, Purpose::Noise),
+            draw(1, 0, 1, "a", 0, 1, Purpose::Noise),
+            draw(1, 0, 1, "a", 0, 0, Purpose::Coins),
+            draw(1, 0, 1, "a", 0, 0, Purpose::Draws),
         ] {
             assert_ne!(base, other);
         }
