@@ -18,7 +18,7 @@ use dp_pvi_schema::public::Extra;
 use dp_pvi_schema::{Blanks, text};
 use sha2::{Digest as _, Sha256};
 
-use crate::encode::{Encoded, Encoder, Fate, Purpose};
+use crate::encode::{Encoded, Encoder, Fate, Form, Purpose};
 use crate::error::DataError;
 use crate::files;
 use crate::source::{Reading, RecordFile, RowError, Sink};
@@ -241,7 +241,7 @@ impl FileRows {
         let files = slice::from_ref(file);
         let table = match reading.schema.content() {
             Content::Table => {
-                let encoder = Encoder::new(reading.schema, Purpose::Run);
+                let encoder = Encoder::new(reading.schema, Purpose::Run, Form::Cells);
                 let mut comparing = Comparing { rows, encoder, encoded: Encoded::default(), fields: 0, others: 0, bytes: Vec::new() };
                 files::read(Reading { others: true, ..reading }, file, &mut comparing)?;
                 return Ok(comparing.rows);

@@ -43,10 +43,10 @@ pub(super) struct Coefficients<'t> {
 }
 
 impl<'t> Coefficients<'t> {
-    /// `None` for a task without a formula.
+    /// `None` where rows are the columns as the schema codes them.
     pub(super) fn of(task: &'t ResolvedTask) -> Option<Self> {
         let schema = task.parsed_schema().ok()?;
-        let design = schema.design()?.clone();
+        let design = schema.design().filter(|design| !design.is_coded())?.clone();
         Some(Self { task, design, prior: task.setting().priors(), bound: schema.row_norm_bound() })
     }
 

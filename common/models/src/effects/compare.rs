@@ -79,19 +79,12 @@ pub fn compare(
         return Err(CompareError::OneSided(column));
     }
     let mut contrast = Contrast::default();
-    match schema.design() {
-        None => {
-            of.iter().for_each(|set| set.add(&mut contrast, 1.0));
-            against.iter().for_each(|set| set.add(&mut contrast, -1.0));
-        }
-        Some(design) => {
-            refuse_what_depends(schema, design, &of, &against)?;
-            for (record, factor) in [(&of, 1.0), (&against, -1.0)] {
-                let mut cells = formula::reference_cells(schema, design);
-                record.iter().for_each(|set| cells[set.position] = set.cell());
-                formula::add_row(&mut contrast, design, &cells, factor);
-            }
-        }
+    let design = schema.design().ok_or_else(|| CompareError::NoEffects(model.to_string()))?;
+    refuse_what_depends(schema, design, &of, &against)?;
+    for (record, factor) in [(&of, 1.0), (&against, -1.0)] {
+        let mut cells = formula::reference_cells(schema, design);
+        record.iter().for_each(|set| cells[set.position] = set.cell());
+        formula::add_row(&mut contrast, design, &cells, factor);
     }
     if contrast.entries().0.is_empty() && contrast.constant == 0.0 {
         return Err(CompareError::Same);
@@ -146,15 +139,6 @@ enum Value {
 }
 
 impl Set<'_> {
-    fn add(&self, contrast: &mut Contrast, factor: f64) {
-        match (self.value, &self.column.kind) {
-            (Value::Level(level), ColumnKind::Category(rule)) => contrast.add_level(self.column, rule, level, factor),
-            (Value::Number(value), ColumnKind::Number(rule)) => contrast.add(self.column.offset, factor * rule.encode(value)),
-            (Value::Truth(true), _) => contrast.add(self.column.offset, factor),
-            _ => {}
-        }
-    }
-
     /// The cell that a formula sees.
     fn cell(&self) -> Cell {
         match self.value {

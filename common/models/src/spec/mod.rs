@@ -124,17 +124,6 @@ pub fn check_weights(schema: &Schema, design: Option<&DesignSpec>, carried: bool
     )
 }
 
-/// Refuses what a formula or its columns say and no update carries.
-///
-/// # Errors
-/// The words for who writes the task.
-pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
-    match schema.columns().iter().find(|column| column.has_indicator && schema.design().is_none()) {
-        Some(column) => check::invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
-        None => Ok(()),
-    }
-}
-
 /// Order of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]

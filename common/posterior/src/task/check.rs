@@ -59,7 +59,6 @@ impl ResolvedTask {
             self.design.as_ref().is_none_or(|design| design.without_intercept != rules.has_intercept()),
             "whether rows have an intercept is not what the model says: use the same version on both sides",
         )?;
-        dp_pvi_models::spec::check_design(schema)?;
         dp_pvi_models::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;
         rules.check(schema)
     }

@@ -172,19 +172,16 @@ fn assembled(schema: &Schema, columns: &[Vec<Cell>], count: usize) -> Rows {
         indices.clear();
         values.clear();
         let mut offset = 0.0;
-        let mut push = |position: u32, value: f64| {
+        let push = |position: u32, value: f64| {
             indices.push(position);
             values.push(value);
         };
         let cells = schema.columns().iter().zip(columns).map(|(column, cells)| (column, cells[row]));
-        match schema.design() {
-            None => plain_row(schema, cells, &mut push),
-            Some(design) => {
-                let (cells, filled): (Vec<_>, Vec<_>) = cells.map(|(column, cell)| for_formula(column, cell)).unzip();
-                let record = Record { cells: &cells, filled: &filled, site: None };
-                offset = design.offset(&record);
-                design.row(&record, &mut space, push);
-            }
+        if let Some(design) = schema.design() {
+            let (cells, filled): (Vec<_>, Vec<_>) = cells.map(|(column, cell)| for_formula(column, cell)).unzip();
+            let record = Record { cells: &cells, filled: &filled, site: None };
+            offset = design.offset(&record);
+            design.row(&record, &mut space, push);
         }
         let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt();
         let scale = if norm > schema.row_norm_bound() { schema.row_norm_bound() / norm } else { 1.0 };
@@ -192,21 +189,6 @@ fn assembled(schema: &Schema, columns: &[Vec<Cell>], count: usize) -> Rows {
         rows.push(&indices, &values, offset);
     }
     rows
-}
-
-/// Columns fill entries one after the other.
-fn plain_row<'c>(schema: &Schema, cells: impl Iterator<Item = (&'c Column, Cell)>, push: &mut impl FnMut(u32, f64)) {
-    for (column, cell) in cells {
-        match (&column.kind, cell) {
-            (_, Cell::Entry(value)) if value != 0.0 => push(column.offset, value),
-            (ColumnKind::Category(rule), Cell::Level(level)) => {
-                rule.entries(level).iter().for_each(|(position, value)| push(column.offset + position, value));
-            }
-            (ColumnKind::Boolean(_), Cell::Level(1)) => push(column.offset, 1.0),
-            _ => {}
-        }
-    }
-    schema.intercept().into_iter().for_each(|intercept| push(intercept, 1.0));
 }
 
 /// The cell as a formula sees it, and whether it has no value.
