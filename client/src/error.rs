@@ -172,6 +172,7 @@ impl From<LedgerError> for ClientError {
             | LedgerError::OtherLedger { .. } => Self::LedgerCorrupt(Problem::of(error)),
             LedgerError::OtherIdentity(_) | LedgerError::SiteAddRemove => Self::config("data.ledger", error.to_string()),
             LedgerError::OtherUnits { .. } => Self::config("data.schema", error.to_string()),
+            LedgerError::OtherRecords(_) => Self::Data(Problem::of(error)),
             LedgerError::WrongState { .. } | LedgerError::PermitOutstanding(_) | LedgerError::OtherState(_) => {
                 Self::Failed(Problem::of(error))
             }

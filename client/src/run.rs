@@ -82,6 +82,7 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
     let ledger = ledger.of_units(schema.schema().unit_in_words())?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config, noise).await?;
+    let ledger = ledger.of_records(trainer.records(private.nominal_units));
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger).with_rows(trainer.origin().clone());
     let mut transport = Recording::new(GrpcTransport::new(&config.site, tls), &config.site.state, &config.data.name);
     let patience = patience(config);

@@ -194,6 +194,11 @@ impl Snapshot {
         &self.source.origin
     }
 
+    /// What tells these records from any others, their order and their declared number among it; nobody without the site's key can compare it with records.
+    pub(crate) fn records(&self, units: u64) -> Hash {
+        Hash::of("dp-pvi records of a run v1", &[self.read.fingerprint.to_string().as_bytes(), &units.to_le_bytes()])
+    }
+
     /// The site's position in the task's list of sites, where it has one.
     ///
     /// # Errors

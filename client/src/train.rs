@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dp_pvi_inference::InferenceError;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_names::{ReleaseId, RunId};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::mechanism::ReleaseError;
 use dp_pvi_privacy::{NoiseSource, Purpose};
@@ -33,6 +33,11 @@ impl<N> SiteTrainer<N> {
     /// Where the records come from.
     pub(crate) fn origin(&self) -> &dp_pvi_protocol::origin::Origin {
         self.snapshot.origin()
+    }
+
+    /// What tells these records from any others, their declared number among it.
+    pub(crate) fn records(&self, units: u64) -> Hash {
+        self.snapshot.records(units)
     }
 
     /// Reads the configured files.

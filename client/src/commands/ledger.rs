@@ -539,6 +539,7 @@ fn row_text(row: &Row) -> String {
         RowBody::Units(words) => format!("a unit is {words}"),
         RowBody::Restored => "put back from a copy: plans before it have no visit left".to_owned(),
         RowBody::Renounced { run } => of_run("renounced: what is left of", run),
+        RowBody::Records { run, .. } => of_run("records of", run),
     }
 }
 
@@ -591,6 +592,7 @@ fn row_json(row: &Row, hash: Hash) -> Value {
             ("settled", Some(release), json!({"included": included, "factor": factor.to_string()}))
         }
         RowBody::Renounced { run } => ("renounced", None, json!({"task": run.task.to_string(), "run": run.number})),
+        RowBody::Records { run, of } => ("records", None, json!({"task": run.task.to_string(), "run": run.number, "of": of.to_string()})),
         RowBody::Frozen(state) => ("frozen", None, json!({"state": format!("{state:?}").to_lowercase()})),
         RowBody::Units(words) => ("units", None, json!({"unit": words})),
         RowBody::Restored => ("restored", None, json!({})),

@@ -107,7 +107,8 @@ const HEADER: &[&str] = &["version", "tolerance"];
 fn main() -> ExitCode {
     let failures = match std::env::var_os("DP_PVI_VECTORS") {
         Some(path) => file(&PathBuf::from(path)),
-        None => file(&vectors("inference.json")).and_then(|failures| Ok(failures + beside("regression.json")? + beside("look.json")? + beside("defaults.json")?)),
+        None => file(&vectors("inference.json"))
+            .and_then(|failures| Ok(failures + beside("regression.json")? + beside("look.json")? + beside("defaults.json")?)),
     };
     match failures {
         Ok(0) => ExitCode::SUCCESS,

@@ -46,6 +46,12 @@ pub enum LedgerError {
         "a ledger of unit \"site\" cannot have relation \"add-remove\": whether a site is there is seen by everybody, so no noise could hide its absence; use \"replace-one\""
     )]
     SiteAddRemove,
+    /// Other records than those of the run's first visit.
+    #[error(
+        "these are not the records, in their number and order, with which this site began run {0}: put files and nominal_units back as they were; with other records take part in a \
+         new run (`dp-pvi-server run --new-run`)"
+    )]
+    OtherRecords(u32),
     /// Frozen by an operator.
     #[error("the data set is frozen: `dp-pvi-client budget freeze --off` opens it again")]
     Frozen,

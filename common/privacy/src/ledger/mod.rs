@@ -15,6 +15,7 @@
 //!   under the same reservation, because nothing had left the process; a RETRIED row says so, and there are few ([`reserve`]).
 //! * RESTORED closes all plans of a copy that was put back ([`Ledger::close_open`]).
 //! * RENOUNCED closes the plan of one run for good ([`Ledger::renounce`]).
+//! * RECORDS, before the first visit of a run, says which records it has; no visit of the run is made with others ([`Ledger::of_records`]).
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
 //! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
 //! * The highest row is kept in a second place too ([`HeadPlace`]): row first, then the place, then the permit. A ledger that is
@@ -82,6 +83,8 @@ pub struct Ledger<S, K> {
     second: Option<Box<dyn HeadPlace>>,
     /// What a unit is by the schema, until a charge has written it down.
     units_now: Option<String>,
+    /// Which records this process has ([`Ledger::of_records`]).
+    records_now: Option<Hash>,
 }
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
@@ -104,6 +107,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             doubtful: false,
             second: None,
             units_now: None,
+            records_now: None,
         };
         if stored.is_empty() {
             if ledger.identity.unit == PrivacyUnit::Site && ledger.identity.relation == Relation::AddRemove {

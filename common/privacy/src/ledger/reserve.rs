@@ -88,6 +88,7 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
         if self.minted.contains(release) || place.as_ref().is_some_and(|place| Minted::lock().has(place, release)) {
             return Err(LedgerError::PermitOutstanding(release.clone()));
         }
+        self.bind_records(&release.run)?;
         let bytes = event.to_bytes();
         let fallback_bytes = fallback.map(DpEvent::to_bytes);
         let retries = match self.totals.reservation(release) {

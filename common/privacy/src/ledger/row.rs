@@ -121,6 +121,13 @@ pub enum RowBody {
         /// Which run.
         run: RunId,
     },
+    /// The records of a run, before its first visit: state that the run keeps for units by their places is never used with others.
+    Records {
+        /// Which run.
+        run: RunId,
+        /// What tells them from others, their number and their order among it.
+        of: Hash,
+    },
 }
 
 /// All events of a run, and what they were charged as.

@@ -64,6 +64,8 @@ pub(crate) struct Totals {
     restored: bool,
     /// Runs of which visits were renounced.
     renounced: BTreeSet<RunId>,
+    /// What the records of a run are.
+    records: BTreeMap<RunId, Hash>,
 }
 
 impl Totals {
@@ -81,6 +83,7 @@ impl Totals {
             units: None,
             restored: false,
             renounced: BTreeSet::new(),
+            records: BTreeMap::new(),
         }
     }
 
@@ -198,6 +201,10 @@ impl Totals {
         self.releases.iter().filter(|(_, r)| states.contains(&r.state)).map(|(id, _)| id.clone()).collect()
     }
 
+    pub(crate) fn records(&self, run: &RunId) -> Option<Hash> {
+        self.records.get(run).copied()
+    }
+
     pub(crate) fn was_renounced(&self, run: &RunId) -> bool {
         self.renounced.contains(run)
     }
@@ -257,6 +264,10 @@ impl Totals {
                 self.restored = true;
                 Ok(())
             }
+            RowBody::Records { run, of } => match self.records.insert(*run, *of) {
+                None => Ok(()),
+                Some(_) => Err(corrupt("a run with two sets of records")),
+            },
             RowBody::Renounced { run } => {
                 self.renounced.insert(*run);
                 self.renounce(run).map(drop)

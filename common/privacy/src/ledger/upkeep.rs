@@ -1,7 +1,7 @@
 //! What a ledger writes down beside its releases: what one unit is, and what of a copy is closed.
 
 use super::{Ledger, LedgerError, LedgerStore, ReleaseState, RowBody, RowSigner};
-use dp_pvi_names::RunId;
+use dp_pvi_names::{Hash, RunId};
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// What one privacy unit is, in words, if that was written down.
@@ -30,6 +30,26 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.check_units(&now)?;
         self.units_now = Some(now);
         Ok(self)
+    }
+
+    /// Says which records this process has, for as long as this ledger is open: `of` tells them from any others, their number and their order among it. The first visit of
+    /// a run writes it down, and no visit of that run is ever made with others.
+    ///
+    /// # Privacy
+    /// What a run keeps for a unit, it keeps by the unit's place: `proofs/carried_state.md`, condition 1. The ledger holds this beside the state, so that a copy, a lost
+    /// folder or another number of declared units cannot part them.
+    #[must_use]
+    pub fn of_records(self, of: Hash) -> Self {
+        Self { records_now: Some(of), ..self }
+    }
+
+    /// Before a visit.
+    pub(super) fn bind_records(&mut self, run: &RunId) -> Result<(), LedgerError> {
+        match (self.records_now, self.totals.records(run)) {
+            (Some(now), None) => self.append(RowBody::Records { run: *run, of: now }, None),
+            (Some(now), Some(then)) if now != then => Err(LedgerError::OtherRecords(run.number)),
+            (None, _) | (Some(_), Some(_)) => Ok(()),
+        }
     }
 
     /// Before a charge.

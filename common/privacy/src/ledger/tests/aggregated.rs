@@ -244,6 +244,7 @@ fn rows_have_the_bytes_of_their_form() {
         RowBody::Units(String::new()),
         RowBody::Restored,
         RowBody::Renounced { run: run(0) },
+        RowBody::Records { run: run(0), of: Hash::default() },
     ];
-    assert!(bodies.into_iter().map(number).eq(0..12));
+    assert!(bodies.into_iter().map(number).eq(0..13));
 }

@@ -210,3 +210,29 @@ fn no_path_of_plans_and_renouncements_exceeds_the_budget() {
         }
     }
 }
+
+/// A run's visits are made with the records of its first one, after a restart, in a copy that was put back and with private state or without.
+#[test]
+fn no_visit_of_a_run_is_made_with_other_records() {
+    let store = MemoryStore::new(Unsealed);
+    let [these, others] = [1, 2].map(|n| Hash([n; 32]));
+    let mut ledger = of_budget(&store, 50.0).of_records(these);
+    ledger.plan_run(&run(0), &[(event(), 3)], None).unwrap();
+    ledger.reserve(&release(0, 0), &event(), header(0)).unwrap();
+    let rows = ledger.rows().len();
+    ledger.reserve(&release(0, 1), &event(), header(1)).unwrap();
+    assert_eq!(ledger.rows().len(), rows + 1, "once a run");
+    drop(ledger);
+    let mut other = of_budget(&store, 50.0).of_records(others);
+    let before = spent(&other);
+    assert!(matches!(other.reserve(&release(0, 2), &event(), header(2)), Err(LedgerError::OtherRecords(_))));
+    other.close_open().unwrap();
+    assert!(matches!(other.reserve(&release(0, 2), &event(), header(2)), Err(LedgerError::OtherRecords(_))));
+    assert_eq!(spent(&other), before);
+    // Another run may have other records.
+    other.reserve(&release(1, 0), &event(), header(0)).unwrap();
+    drop(other);
+    let mut again = of_budget(&store, 50.0).of_records(these);
+    again.reserve(&release(0, 2), &event(), header(2)).unwrap();
+    assert!(matches!(again.reserve(&release(1, 1), &event(), header(1)), Err(LedgerError::OtherRecords(_))));
+}
