@@ -190,7 +190,7 @@ fn the_writer_that_is_killed() {
 
 fn writer(path: &Path) -> (Child, impl Iterator<Item = u64> + use<>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "ledger::file::copy_tests::the_writer_that_is_killed", "--nocapture"])
+        .args(["--exact", "ledger::copy_tests::the_writer_that_is_killed", "--nocapture"])
         .env(CHILD, path)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
