@@ -1,11 +1,11 @@
-//! Correction for (quasi-)separated levels.
+//! Levels whose curvature the last looks do not see.
 //!
-//! If nearly all records of a level have one label, its coefficient is large and its curvature near 0. The late measurements then carry almost no information
-//! on that coefficient, and the posterior falls back to the prior; the early ones, where the curvature was different, have little weight. All measurements
-//! together still estimate the number of the level's records and of its ones ([`level`](crate::models::level)). The likelihood of these counts, as a function of
-//! the level's predictor m, multiplies the posterior of m; the change of its mean and variance is carried over to all coefficients.
+//! Where nearly all records of a level have one label, their predictor moves far out, and their curvature towards 0. The last looks then hold next to nothing of the level's coefficient: taken with their
+//! curvature they allow whatever the prior does, though a coefficient near 0 would have had a large gradient there. The first looks, from where the curvature was another one, count for little.
+//! What all looks tell together is how many records the level has, and how many ones among them ([`level`](crate::models::level)): the density of what was found, for a predictor m of the level, multiplies the
+//! posterior of m, and what that does to its mean and variance is carried to all coefficients.
 //!
-//! Only levels are corrected on which the measurements carry less information than a known prior, because that little information is counted twice.
+//! Only levels are taken of which the looks tell less than a known prior does: the little that they do tell counts twice.
 
 use dp_pvi_expfam::any::{Gaussian, Standard};
 use nalgebra::{Cholesky, DMatrix, DVector};

@@ -1,39 +1,39 @@
-//! Posterior from noisy measurements of gradient and curvature.
+//! A posterior from noised looks at the likelihood.
 //!
-//! Measurement t is the gradient g(μ_t) and the curvature H_t at a public point μ_t, both with fresh noise of known variance. Given the point, it is an
-//! unbiased measurement of the likelihood, whatever moved the point. Near the posterior g(μ) = g(μ_r) − H(μ − μ_r), so every measurement estimates the
-//! gradient at a common point of reference:
+//! Look t is the gradient g(μ_t) and the curvature H_t at a public point μ_t, both with fresh noise of known variance. Whatever noise has moved
+//! the point itself, given the point the release is an unbiased look at the likelihood. Near the posterior g(μ) = g(μ_r) − H(μ − μ_r), so that every
+//! look tells the gradient at a common point of reference:
 //!
-//! g̃ = Σ w_t g̃_t estimates the gradient at μ_r = Σ w_t μ_t, with noise of variance n = Σ w_t² v_t on every coordinate.
+//! g̃ = Σ w_t g̃_t is the gradient at μ_r = Σ w_t μ_t, with noise of variance n = Σ w_t² v_t on every coordinate.
 //!
-//! There the error of H = Σ w_t H̃_t (its negative eigenvalues set to 0) acts on the distance θ − μ_r alone. The mean θ̄ is the mode that
-//! [`uncertain_curvature`](crate::numerics::uncertain_curvature) finds (with learned scales a mean of modes). For the mode, S(θ) has the errors of H on the
-//! distance θ − μ_r. For the precision, S is averaged over the posterior of θ, so it also has the errors of H on the uncertainty of θ. If that uncertainty
-//! adds more than [`MOST`] times the rest of S, it enters the mode too: otherwise −½ ln det S would draw the mode to μ_r. No measurement has to be near the
-//! fixed point.
+//! At this point of reference an error of H = Σ w_t H̃_t, taken without negative eigenvalues, cancels: it acts on the distance θ − μ_r alone. The mean θ̄ is the mode (with learned scales a mean of modes)
+//! that [`uncertain_curvature`](crate::numerics::uncertain_curvature) finds: an error of H on a long way would leave a large residual, so that a small one says that
+//! the way is short. S at a θ has the errors of H on the way to this θ, so that the mode is that of prior and density of what was released. The S of the precision is a mean over θ: it has the errors of H on
+//! what the posterior does not know of θ besides. Where these are more than [`MOST`] times the rest of S, −½ ln det S alone would draw the mode to μ_r: what is above is in both. No look has
+//! to be near the fixed point: where a run has not arrived, the released gradients carry it there.
 //!
-//! **Weights.** The gradient is not linear over a distance on which the curvature changes. ρ_t is the relative change of the curvature at μ_t from that of the
-//! later half of the measurements, beyond their noise. If every record's c changes by a factor of at most 1 ± ρ_t, coordinate j of the extrapolated gradient
-//! has an error of at most ρ_t (H_jj b_t)^½, b_t = (μ_t − θ̄)ᵀH(μ_t − θ̄) (Cauchy and Schwarz). So w_t ∝ 1/v_t with v_t = s_t² + ρ_t² b_t tr H/d and s_t the
-//! noise of the measurement: distant measurements count for little. While a run still moves, its later measurements share one error of the curvature at θ̄.
-//! The bend of the gradient between them and θ̄ ([`Looks::bent_on`]) is therefore added to S for the precision. It is not added for the mean, which it would
-//! pull back to the prior.
+//! **Weights.** The gradient is not linear over a distance on which the curvature changes. ρ_t is by how much the curvature at μ_t differs from that of the later
+//! half of the looks, relative to its norm, as far as it is more than their noise. If every record's c changes by a factor of at most 1 ± ρ_t, coordinate j of the
+//! gradient is wrong by at most ρ_t (H_jj b_t)^½, b_t = (μ_t − θ̄)ᵀH(μ_t − θ̄) with θ̄ the posterior's mean (Cauchy and Schwarz). So w_t ∝ 1/v_t, v_t = s_t² + ρ_t² b_t tr H/d
+//! with s_t the look's noise: looks far away count for little, and what cannot be known better is in n. Where a run still moves, its later looks agree with each other
+//! and may all be wrong about the curvature at θ̄. By how much the gradient may bend on the way from them to θ̄ ([`Looks::bent_on`]) is in S where the
+//! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
-//! **Between μ_t and θ.** If [`Looks::on_the_way`] names the model, the model predicts the gradient expected for a θ, its derivative and its variance
-//! ([`expected`](crate::models::expected)). The correction that this makes is given a relative standard deviation of [`BY_MODEL`].
+//! **On the way.** Where [`Looks::on_the_way`] names the model, what gradients are expected to be for a θ, how they change with it and how they vary follow from the model, whose curvature changes
+//! between μ_t and θ ([`expected`](crate::models::expected)). What that moves the gradient by counts as wrong by [`BY_MODEL`] of itself.
 //!
-//! **Structure.** The released H is combined with what the schema and a Gram matrix imply ([`structure`](super::structure)). Otherwise the noise of entries
-//! that are nearly 0 acts on all coefficients. The change of the weights c between μ_r and θ̄ is added to S for the precision.
+//! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
+//! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the precision is found.
 //!
-//! **Bounds.** If E log p is replaced by a bound, the released curvature is that of the bound. H is then multiplied by the model's
-//! [`information_share`](crate::models::predictor::Predictor::information_share), which makes it the derivative of the gradient and the covariance of the scores.
+//! **Bounds.** Where E log p is replaced by a bound, the released curvature is that of the bound. H is then this times the model's
+//! [`information_share`](crate::models::predictor::Predictor::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
 //!
-//! **Mean field.** Only the diagonal of H is released; [`Correlations`] estimates the rest. The error of that estimate is added to the error of the diagonal, so
-//! that measurements far from θ̄ count for less. The result has the marginal variances.
+//! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
+//! looks far from θ̄ count for less. The result has the marginal variances.
 //!
 //! **Weighted records.** A record with weight w adds wc to H and w²c to the covariance of the scores, which is about κH, κ the mean weight of the curvature ([`weighted`](super::weighted)).
 //!
-//! **Assumption**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noisy statistics follows Bernstein and Sheldon (2018).
+//! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
 use dp_pvi_expfam::any::Family;
 use dp_pvi_expfam::gaussian::full::{svec, unsvec};
