@@ -10,16 +10,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # name | limit in seconds | what it is about; nothing: where it is asked for, and on the schedule
 tier='
-coverage     | 1200 | common/papers/src/worlds common/posterior/src/methods common/inference/src/methods common/models/src common/numerics/src
+coverage     | 1200 | common/papers/src/worlds common/posterior/src/methods common/inference/src/methods common/models/src common/math/src
 carried      | 900  | common/inference/src/methods common/models/src common/privacy/src/mechanism common/posterior/src/methods
 audit        | 1500 | common/simulation/src/audit common/inference/src/methods common/models/src common/privacy/src/mechanism
-certificates | 300  | common/account common/verifier common/accounting/src
+certificates | 300  | common/results/src/account common/verifier common/accounting/src
 grids        | 600  | common/accounting/src
 planted      | 1800 | common/privacy/src common/accounting/src common/simulation/src/audit
-bytes        | 300  | common/privacy/src/ledger
+bytes        | 300  | common/privacy/src/ledger common/programs/src/ledger
 conformance  | 600  | common/data common/schema/src/text.rs common/schema/src/dates.rs common/schema/src/csv.rs
-crashes      | 900  | client/src common/protocol/src/participant common/privacy/src/ledger
-faults       | 900  | common/protocol common/simulator common/privacy/src/ledger
+crashes      | 900  | client/src common/protocol/src/participant common/privacy/src/ledger common/programs/src/ledger
+faults       | 900  | common/protocol common/simulation/src common/privacy/src/ledger common/programs/src/ledger
 rollbacks    | 1800 |
 secagg       | 3600 |
 fuzz         | 3600 |

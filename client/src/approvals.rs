@@ -5,8 +5,9 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use dp_pvi_privacy::Hash;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::Hash;
+use dp_pvi_programs::files::{Arriving, suffixed};
+use dp_pvi_programs::problem::Problem;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock;
@@ -75,15 +76,14 @@ pub fn named(state: &Path, command: &str, text: &str) -> Result<Hash> {
 fn write(folder: &Path, hash: &Hash, word: &str) -> Result<()> {
     let write = || {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        match fs::OpenOptions::new().write(true).create_new(true).open(folder.join(hash.to_string())) {
-            Ok(mut file) => {
-                writeln!(file, "{word} {}", clock::now().format(&Rfc3339).unwrap_or_default())?;
-                file.sync_all()?;
-                fs::File::open(folder)?.sync_all()
-            }
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-            Err(e) => Err(e),
+        let place = folder.join(hash.to_string());
+        if place.try_exists()? {
+            return Ok(());
         }
+        // The name is the word, so it comes when all is written; until then the file stands beside the folder.
+        let mut fresh = Arriving::named(suffixed(folder, ".new"), place, 0o600)?;
+        writeln!(fresh.file(), "{word} {}", clock::now().format(&Rfc3339).unwrap_or_default())?;
+        fresh.arrive().map(drop)
     };
     write().map_err(|e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", folder.display()), e)))
 }

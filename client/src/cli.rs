@@ -7,16 +7,17 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use dp_pvi_inference::personal::Spread;
+use dp_pvi_models::prediction::Level;
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::DesignSpec;
+use dp_pvi_privacy::NoiseSource;
 use dp_pvi_privacy::ledger::ChargeStore;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
-use dp_pvi_privacy::{ClientId, NoiseSource};
-use dp_pvi_proto::log;
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::process::ignores_hangup;
+use dp_pvi_programs::ledger::SqliteLedger;
+use dp_pvi_programs::log;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_programs::process::ignores_hangup;
 use dp_pvi_protocol::message::Role;
-use dp_pvi_reading::document::Which;
-use dp_pvi_reading::summary::Level;
+use dp_pvi_results::document::Which;
 use rand_core::CryptoRng;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -76,7 +77,7 @@ enum Command {
         #[arg(long)]
         task: Option<PathBuf>,
         /// For the forecast: declared records of every site, this one included, or one number for all (default: as many as this site's).
-        #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = dp_pvi_forecast::records, allow_hyphen_values = true)]
+        #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = dp_pvi_results::forecast::records, allow_hyphen_values = true)]
         units: Vec<u64>,
         /// Number of sites (default: as many as the task counts on).
         #[arg(long, allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -287,7 +288,7 @@ enum LedgerCommand {
         /// File of `ledger backup`.
         backup: PathBuf,
         /// Take an old backup all the same, because this many of the rows that came after it are lost for good. The ledger is then frozen.
-        #[arg(long, value_name = "ROWS", value_parser = dp_pvi_forecast::whole, allow_hyphen_values = true)]
+        #[arg(long, value_name = "ROWS", value_parser = dp_pvi_results::forecast::whole, allow_hyphen_values = true)]
         lose_rows: Option<u64>,
         /// posterior.json of a run in which this site took part: a backup that lacks what this site had signed by then is refused.
         #[arg(long, value_name = "FILE")]
@@ -315,7 +316,7 @@ enum LedgerCommand {
     Export,
 }
 
-fn client_id(text: &str) -> std::result::Result<ClientId, dp_pvi_privacy::release::InvalidName> {
+fn client_id(text: &str) -> std::result::Result<ClientId, dp_pvi_names::InvalidName> {
     ClientId::new(text)
 }
 
@@ -326,7 +327,7 @@ pub fn main_with<S: ChargeStore + 'static>(
     noise: impl NoiseSource<Stream: CryptoRng> + Clone + 'static,
 ) -> ExitCode {
     // Keys must not end up in a core file; a system that refuses this has other barriers, and the program goes on.
-    let _ = dp_pvi_proto::process::forbid_core_dumps();
+    let _ = dp_pvi_programs::process::forbid_core_dumps();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // A message that cannot be printed has no better place to go. Help and version are results.

@@ -20,11 +20,11 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_proto::environment::{PREFIX, to_blame};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::environment::{PREFIX, to_blame};
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use serde::Deserialize;
 use tracing::warn;
@@ -601,7 +601,8 @@ fn files_of(uri: &str, folder: &Path) -> Result<Vec<PathBuf>> {
         found.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| ClientError::config("data.uri", format!("{uri}: {e}")))?;
     files.sort();
     if files.is_empty() {
-        return Err(ClientError::config("data.uri", format!("{uri} fits no file in {}", folder.display())));
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        return Err(ClientError::config("data.uri", format!("{uri} fits no file in the folder {}", folder.display())));
     }
     Ok(files)
 }

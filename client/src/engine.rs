@@ -14,13 +14,15 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use dp_pvi_data::{DataError, DataFile, Executors, Snapshot, load_for_executors, remove_snapshots};
+use dp_pvi_data::{DataError, Executors, Snapshot, remove_snapshots};
 use dp_pvi_inference::methods::parts::answer_bytes;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::Units;
 use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::process::Group;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_programs::process::Group;
+use dp_pvi_schema::Schema;
 use zeroize::Zeroizing;
 
 use crate::config::Engine;
@@ -32,36 +34,76 @@ mod room;
 /// Locked in the snapshots' folder by the client that has one there.
 const LOCK: &str = "lock";
 
-/// Reads a site's files, and writes the snapshot that its executors sum. What another process of this site left in the folder is removed.
-///
-/// # Errors
-/// [`ClientError::Unavailable`]: the folder, or the key; [`ClientError::Data`].
-pub(crate) fn load(engine: &Engine, schema: &Schema, files: &[DataFile], key: &[u8; 32], cache: File) -> Result<Snapshot> {
-    let unavailable = |path: &Path, e: &dyn std::fmt::Display| ClientError::Unavailable(format!("{}: {e}", path.display()).into());
-    let site_key = site_key(&engine.key)?;
-    // As long as this process has the snapshot: another one would remove it.
-    let lock = lock_file(&engine.folder.join(LOCK)).map_err(|e| unavailable(&engine.folder, &e))?;
-    if let Err(e) = lock.try_lock() {
-        let why = match e {
-            TryLockError::WouldBlock => {
-                "another client has its snapshot there: wait until it has ended, or give each client a folder of its own".into()
-            }
-            TryLockError::Error(e) => format!("it cannot be locked ({e})"),
+/// The folder of a site's cluster: no other client has its snapshots there while this one does.
+pub(crate) struct Folder {
+    engine: Engine,
+    lock: Arc<Lock>,
+}
+
+impl Folder {
+    /// Takes it. What another process of this site left there is removed.
+    ///
+    /// # Errors
+    /// [`ClientError::Unavailable`]: the folder, or the key.
+    pub(crate) fn take(engine: &Engine) -> Result<Self> {
+        site_key(&engine.key)?;
+        // As long as this process has snapshots there: another one would remove them.
+        let lock = lock_file(&engine.folder.join(LOCK)).map_err(|e| unavailable(&engine.folder, &e))?;
+        if let Err(e) = lock.try_lock() {
+            let why = match e {
+                TryLockError::WouldBlock => {
+                    "another client has its snapshot there: wait until it has ended, or give each client a folder of its own".into()
+                }
+                TryLockError::Error(e) => format!("it cannot be locked ({e})"),
+            };
+            return Err(unavailable(&engine.folder, &why));
+        }
+        let lock = Arc::new(Lock(lock));
+        if let Err(e) = remove_snapshots(&engine.folder) {
+            tracing::warn!(
+                "{}: what an earlier client left there, which nobody can read, could not be removed ({e})",
+                engine.folder.display()
+            );
+        }
+        Ok(Self { engine: engine.clone(), lock })
+    }
+
+    /// Writes the snapshot that the executors sum: a data set as rows of a schema's formula.
+    ///
+    /// # Errors
+    /// [`ClientError::Unavailable`]: the folder, or the key; [`ClientError::Data`].
+    pub(crate) fn units(&self, read: &Snapshot, schema: &Schema, cache: File) -> Result<Units<RecordTable>> {
+        let Self { engine, lock } = self;
+        let ask = |folder: &Path| -> Box<dyn Ask> {
+            Box::new(Program { engine: engine.clone(), snapshot: folder.to_owned(), _lock: Arc::clone(lock) })
         };
-        return Err(unavailable(&engine.folder, &why));
+        let executors = Executors { folder: &engine.folder, key: site_key(&engine.key)?, ask: &ask };
+        read.units_elsewhere(schema, cache, executors).map_err(|e| match e {
+            DataError::Cache { source } => unavailable(&engine.folder, &source),
+            other => ClientError::Data(Problem::of(other)),
+        })
     }
-    let lock = Arc::new(Lock(lock));
-    if let Err(e) = remove_snapshots(&engine.folder) {
-        tracing::warn!("{}: what an earlier client left there, which nobody can read, could not be removed ({e})", engine.folder.display());
+
+    /// Whether the answers to a visit of a task can be carried.
+    ///
+    /// # Errors
+    /// [`ClientError::Data`].
+    pub(crate) fn fits(&self, task: &ResolvedTask) -> Result<()> {
+        let fits = answer_bytes(task).map_or(Ok(()), |bytes| room::fits(&self.engine.config, bytes));
+        fits.map_err(|why| ClientError::Data(why.into()))
     }
-    let ask = |folder: &Path| -> Box<dyn Ask> {
-        Box::new(Program { engine: engine.clone(), snapshot: folder.to_owned(), _lock: Arc::clone(&lock) })
-    };
-    let executors = Executors { folder: &engine.folder, key: site_key, ask: &ask };
-    load_for_executors(schema, files, key, cache, executors).map_err(|e| match e {
-        DataError::Cache { source } => unavailable(&engine.folder, &source),
-        other => ClientError::Data(Problem::of(other)),
-    })
+
+    /// Whether the cluster would answer now. A visit is begun only then: who begins it has used one of its few tries, whatever comes of it.
+    ///
+    /// # Errors
+    /// [`ClientError::Unavailable`].
+    pub(crate) fn ready(&self) -> Result<()> {
+        ready(&self.engine)
+    }
+}
+
+fn unavailable(path: &Path, e: &dyn std::fmt::Display) -> ClientError {
+    ClientError::Unavailable(format!("{}: {e}", path.display()).into())
 }
 
 /// Opens or makes the lock. Others may write into the folder: a link that they put there is not followed to a file of this user's, and no file is changed.
@@ -78,14 +120,6 @@ fn lock_file(path: &Path) -> io::Result<File> {
     } else {
         Err(io::Error::other(format!("{} is a link: look who put it there, and remove it", path.display())))
     }
-}
-
-/// Whether the answers to a visit of a task can be carried.
-///
-/// # Errors
-/// [`ClientError::Data`].
-pub(crate) fn fits(engine: &Engine, task: &ResolvedTask) -> Result<()> {
-    answer_bytes(task).map_or(Ok(()), |bytes| room::fits(&engine.config, bytes)).map_err(|why| ClientError::Data(why.into()))
 }
 
 fn site_key(path: &Path) -> Result<SiteKey> {
@@ -134,11 +168,7 @@ impl Ask for Program {
     }
 }
 
-/// Whether the cluster would answer now. A visit is begun only then: who begins it has used one of its few tries, whatever comes of it.
-///
-/// # Errors
-/// [`ClientError::Unavailable`].
-pub(crate) fn ready(engine: &Engine) -> Result<()> {
+fn ready(engine: &Engine) -> Result<()> {
     let arguments = ["ready".as_ref(), "--config".as_ref(), engine.config.as_os_str()];
     started(engine, &arguments, &[]).map(drop).map_err(|why| {
         let words = format!(
@@ -190,6 +220,8 @@ fn answers(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
+
+    use dp_pvi_data::{DataFile, load_to_disk};
 
     use super::*;
 
@@ -294,7 +326,8 @@ mod tests {
         let schema = Schema::parse(schema).unwrap();
         let engine = Engine { folder: snapshots.clone(), key: key.clone(), ..engine("true".as_ref()) };
         let files = [DataFile::At(data)];
-        let load = || load(&engine, &schema, &files, &[0; 32], tempfile::tempfile().unwrap());
+        let read = load_to_disk(&schema, &files, &[0; 32], tempfile::tempfile().unwrap()).unwrap();
+        let load = || Folder::take(&engine)?.units(&read, &schema, tempfile::tempfile().unwrap());
         let there = || fs::read_dir(&snapshots).unwrap().flatten().filter(|e| e.path().is_dir()).count();
         let first = load().unwrap();
         let refused = load().err().unwrap().to_string();

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_privacy::ledger::{LedgerError, StoreError};
-use dp_pvi_proto::environment::PREFIX;
-use dp_pvi_proto::log::shortened;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::environment::PREFIX;
+use dp_pvi_programs::log::shortened;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::driver::{DriveError, TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::SiteError;
 use dp_pvi_protocol::text::visible;
@@ -209,7 +209,9 @@ impl From<SiteError> for ClientError {
         match error {
             SiteError::Message(_) => Self::Authentication(Problem::of(error)),
             SiteError::Version(_) | SiteError::Unit { .. } | SiteError::Relation { .. } => Self::Version(Problem::of(error)),
-            SiteError::Understated { .. } | SiteError::Policy(_) | SiteError::Unapproved(_) => Self::Refused(Problem::of(error)),
+            SiteError::Understated { .. } | SiteError::Policy(_) | SiteError::Unapproved(_) | SiteError::GivenUp(_) => {
+                Self::Refused(Problem::of(error))
+            }
             SiteError::Aggregation(SecAggError::Charter(_) | SecAggError::Plan(_)) => Self::Refused(Problem::of(error)),
             SiteError::Aggregation(SecAggError::Unsigned { .. } | SecAggError::Signature { .. }) => {
                 Self::Authentication(Problem::of(error))

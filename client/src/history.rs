@@ -15,17 +15,17 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dp_pvi_inference::personal::others::{Released, are_told_by_sums};
+use dp_pvi_names::{ClientId, Hash, Payload, PayloadKind, RunId};
+use dp_pvi_posterior::methods::noise_aware::{ClosedRound, Contribution, History, OwnNoise};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Attachment;
-use dp_pvi_privacy::{ClientId, Hash, Payload, PayloadKind, RunId};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{
     Hello, MetricsReport, Next, Receipt, Refusal, Signed, TranscriptEntry, Update, Welcome, payload_hash, vector_hash,
 };
 use dp_pvi_protocol::transport::{Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
-use dp_pvi_reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise};
-use dp_pvi_reading::personal::{Released, are_told_by_sums};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 

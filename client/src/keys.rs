@@ -5,9 +5,10 @@ use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::{self, Enrolment, PeerName};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity;
+use dp_pvi_programs::identity::{Enrolment, PeerName};
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};

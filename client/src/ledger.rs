@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::ChargeStore;
-use dp_pvi_privacy::ledger::file::{OnDisk, SecondPlace, SqliteLedger, ViewStore};
+use dp_pvi_programs::ledger::{OnDisk, SecondPlace, SqliteLedger, ViewStore};
 use ed25519_dalek::SigningKey;
 
 use crate::config::PrivateData;

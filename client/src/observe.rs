@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_protocol::driver::{Event, Observer};
 use dp_pvi_protocol::text::{Visible, visible};
@@ -179,7 +179,7 @@ mod tests {
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
-    use dp_pvi_proto::log::{Colour, Form};
+    use dp_pvi_programs::log::{Colour, Form};
     use dp_pvi_protocol::transport::TransportError;
     use tracing_subscriber::EnvFilter;
 
@@ -208,7 +208,7 @@ mod tests {
         // The log as the program starts it, in both forms: also words that nobody thought of making visible stay on their line.
         let json = Log::default();
         for (form, to) in [(Form::Text, writer), (Form::Json, json.clone())] {
-            let subscriber = dp_pvi_proto::log::to(form, EnvFilter::new("info"), Colour::Never, move || to.clone());
+            let subscriber = dp_pvi_programs::log::to(form, EnvFilter::new("info"), Colour::Never, move || to.clone());
             let error = TransportError::Unreachable(FORGED.into());
             tracing::subscriber::with_default(subscriber, || {
                 super::log(&Event::Retrying { failures: 1, wait: Duration::ZERO, error: &error });

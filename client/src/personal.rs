@@ -2,19 +2,18 @@
 //! field says what it is, its form is no other file's, and nobody but its owner may read it. Only this crate can read it, and only `predict --personal` does.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::personal::Personal;
+use dp_pvi_inference::personal::others::Way;
+use dp_pvi_math::agreement::Allowance;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_names::{ClientId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{ClientId, RunId};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::agreement::Allowance;
-use dp_pvi_reading::personal::Way;
-use dp_pvi_reading::predictive::Predictor;
-use dp_pvi_reading::summary::{Coefficient, coefficients};
+use dp_pvi_programs::outputs;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::predictive::Predictor;
+use dp_pvi_protocol::summary::{Coefficient, coefficients};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ClientError, Result};
@@ -141,20 +140,7 @@ impl PersonalDocument {
     /// Writes it for its owner alone. A file that is there is replaced.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-        let fresh = path.with_extension("new");
-        let write = || {
-            let mut file = create(&fresh)?;
-            writeln!(file, "{text}")?;
-            file.sync_all()?;
-            fs::rename(&fresh, path)
-        };
-        write().map_err(|e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e)))
+        let written = outputs::write_private(path, format!("{text}\n").as_bytes());
+        written.map_err(|e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e)))
     }
-}
-
-/// An empty file that only its owner can read, also where one was there before.
-pub(crate) fn create(path: &Path) -> std::io::Result<fs::File> {
-    let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
-    Ok(file)
 }

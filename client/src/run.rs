@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use dp_pvi_names::Hash;
 use dp_pvi_posterior::task::Trust;
+use dp_pvi_privacy::NoiseSource;
 use dp_pvi_privacy::ledger::ChargeStore;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
-use dp_pvi_privacy::{Hash, NoiseSource};
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
-use dp_pvi_protocol::driver::{LONGEST_PAUSE, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
+use dp_pvi_protocol::driver::{BETWEEN, Observer, Patience, SiteOutcome, drive_evaluator, drive_site};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunEnd, RunOutcome};
 use dp_pvi_protocol::participant::{Approve as ProtocolApprove, EvaluatorParticipant, Identity, Participant, Policy};
 use dp_pvi_protocol::text::visible;
@@ -160,8 +161,10 @@ pub fn verdict(ended: &Ended) -> Result<()> {
     // The server's words, cut and shown as those of somebody else.
     let why = |otherwise: &str| ended.end.reason().map_or_else(|| otherwise.to_owned(), |reason| visible(&reason).into_owned());
     let aborted = |what: &str, otherwise: &str| {
-        let message =
-            format!("{what}: {}; the posterior of the last complete round stands, and what was charged stays charged", why(otherwise));
+        let message = format!(
+            "{what}: {}; the posterior of the last complete round stands, if there was one, and what was charged stays charged",
+            why(otherwise)
+        );
         Err(ClientError::Aborted(message.into()))
     };
     match ended.end.outcome {
@@ -243,8 +246,7 @@ pub enum Approval {
 
 fn patience(config: &Config) -> Patience {
     Patience {
-        first: Duration::from_millis(250),
-        longest: LONGEST_PAUSE,
+        between: BETWEEN,
         give_up_after: config.site.reconnect,
         first_contact: FIRST_CONTACT,
         idle: Duration::from_millis(50),

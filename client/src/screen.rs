@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_data::{Inspection, Screen, Unwatched};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;

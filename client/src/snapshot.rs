@@ -1,9 +1,8 @@
 //! The records of a run: read once, before the site says hello, and the same until the run is over.
 //!
 //! Nothing that the server sees depends on reading them: what is wrong with a file as a whole ends the program before the first message,
-//! and nothing that one record holds is wrong ([`dp_pvi_data::load_for_run`]). Rows of a task's formula are made in the first visit, from the same
-//! files: like the computation they take time, which a release tick hides, and memory up to a public bound. Rows of a database are in such a
-//! file, which is read again and not asked for again ([`crate::database`]).
+//! and nothing that one record holds is wrong ([`dp_pvi_data::load_for_run`]). What is read are cells; rows of a task's formula are made of them in the first visit: like the
+//! computation they take time, which a release tick hides, and memory up to a public bound.
 //!
 //! A run may last longer than this process. What a site keeps of it (factors, shards) belongs to the units at their places, so a start in
 //! the middle of a run must find the same records. A file in the state folder says which runs this site joined and holds a fingerprint of
@@ -14,26 +13,28 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dp_pvi_data::{DataError, DataFile, MOST_FORMULA_ENTRIES, Screen, load_for_formula, load_for_run, load_to_disk, memory_of};
+use dp_pvi_data::{DataError, DataFile, MOST_FORMULA_ENTRIES, Screen, load_for_run, load_to_disk, memory_of};
 use dp_pvi_inference::methods::needs_memory;
 use dp_pvi_inference::methods::parts::can_be_in_parts;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
-use dp_pvi_privacy::{ClientId, Hash, RunId, Units};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::origin::{Origin, RowsBy};
+use dp_pvi_privacy::Units;
+use dp_pvi_programs::files;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::origin::{Origin, RowsBy};
+use dp_pvi_schema::Schema;
 use ed25519_dalek::{Signer, SigningKey};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::config::{Cache, Config, Data, Engine};
+use crate::config::{Cache, Config, Data};
 use crate::database::{self, Kept};
 use crate::engine;
 use crate::error::{ClientError, Result};
@@ -87,24 +88,24 @@ impl LocalSchema {
 /// A site's records as they were before its hello.
 pub struct Snapshot {
     schema: LocalSchema,
-    units: Arc<Units<RecordTable>>,
-    fingerprint: Hash,
-    screen: Screen,
+    read: dp_pvi_data::Snapshot,
     file: PathBuf,
     site: ClientId,
     source: Source,
-    /// The same records as rows of a task's formula.
-    by_formula: Mutex<Option<(DesignSpec, Arc<Units<RecordTable>>)>>,
+    /// The records as rows of a task's formula.
+    made: Mutex<Option<(Option<DesignSpec>, Arc<Units<RecordTable>>)>>,
     /// The run that this process joined.
     run: Mutex<Option<RunId>>,
 }
 
-/// Where the records come from: rows of a formula are made when the task is known, from the same files.
+/// Where the records come from, and how they are held.
 struct Source {
-    files: Vec<DataFile>,
+    /// Open as long as the process runs: rows of a query are gone with it.
+    _files: Vec<DataFile>,
+    /// Where units go that are not held in memory.
+    on_disk: Option<PathBuf>,
     /// What is kept of a database's rows until the run has ended.
     kept: Option<Kept>,
-    key: Zeroizing<[u8; 32]>,
     slots: Option<u64>,
     threads: NonZeroUsize,
     /// The file that says which runs this site is in.
@@ -112,7 +113,7 @@ struct Source {
     /// What the site says of where they come from.
     origin: Origin,
     /// A cluster of the site that sums their terms.
-    engine: Option<Engine>,
+    engine: Option<engine::Folder>,
 }
 
 /// What the state folder keeps: every run that this site is in, and a fingerprint of its records there. A run that was broken off stays until
@@ -156,41 +157,28 @@ impl Snapshot {
         let slots = config.data.private.as_ref().map(|private| private.nominal_units);
         let file = place(config);
         let (files, kept, origin) = records(config, schema.schema(), &file)?;
+        let key = key(identity);
+        let on_disk = config.data.is_on_disk(schema.schema()) || config.data.engine.is_some();
+        let read = if on_disk {
+            load_to_disk(schema.schema(), &files, &key, cache_in(&config.site.state)?)
+        } else {
+            load_for_run(schema.schema(), &files, &key)
+        };
+        let engine = config.data.engine.as_ref().map(engine::Folder::take).transpose()?;
         let source = Source {
-            files,
+            _files: files,
+            on_disk: on_disk.then(|| config.site.state.clone()),
             kept,
-            key: key(identity),
             slots,
             threads: config.site.threads,
             runs: file.clone(),
             origin,
-            engine: config.data.engine.clone(),
+            engine,
         };
-        let on_disk = config.data.is_on_disk(schema.schema());
-        let local = |e: DataError| match e {
-            // The disk of the state folder, and not the records.
-            DataError::Cache { .. } | DataError::Unread(_) => ClientError::Unavailable(Problem::of(e)),
-            e => ClientError::Data(Problem::of(e)),
-        };
-        let read = match &config.data.engine {
-            Some(engine) => engine::load(engine, schema.schema(), &source.files, &source.key, cache_in(&config.site.state)?)?,
-            None if on_disk => load_to_disk(schema.schema(), &source.files, &source.key, cache_in(&config.site.state)?).map_err(local)?,
-            None => load_for_run(schema.schema(), &source.files, &source.key).map_err(local)?,
-        };
-        let units = source.over_slots(read.units);
-        let (by_formula, run) = (Mutex::new(None), Mutex::new(None));
-        let snapshot = Self {
-            schema,
-            units: Arc::new(units),
-            fingerprint: read.fingerprint,
-            screen: read.screen,
-            file,
-            site: config.site.name.clone(),
-            source,
-            by_formula,
-            run,
-        };
-        let now = snapshot.fingerprint.to_string();
+        let (made, run) = (Mutex::new(None), Mutex::new(None));
+        let read = read.map_err(local)?;
+        let snapshot = Self { schema, read, file, site: config.site.name.clone(), source, made, run };
+        let now = snapshot.read.fingerprint.to_string();
         match joined(&snapshot.file)?.runs.iter().find(|(_, fingerprint)| **fingerprint != now) {
             None => Ok(snapshot),
             Some((run, _)) => Err(ClientError::Data(format!(
@@ -234,65 +222,64 @@ impl Snapshot {
                 .into(),
             ));
         }
-        if self.source.engine.is_some() && (task.design.is_some() || !can_be_in_parts(task)) {
-            let what = if task.design.is_some() {
-                "makes rows by a formula"
-            } else {
-                "has an update that is more than one sum over all records in a visit"
-            };
-            return Err(ClientError::Data(
-                format!(
-                    "the task {what}, and the site's engine sums the terms of records as they are in the files, and nothing else. Take [engine] out of \
-                     the configuration to compute it on this machine (cache = \"disk\" for a data set that is larger than memory)"
-                )
-                .into(),
-            ));
-        }
         if let Some(engine) = &self.source.engine {
-            engine::fits(engine, task)?;
+            if !can_be_in_parts(task) {
+                let words = "the task has an update that is more than one sum over all records in a visit, and the site's engine sums the terms of records, and nothing else. Take [engine] out of \
+                             the configuration to compute it on this machine (cache = \"disk\" for a data set that is larger than memory)";
+                return Err(ClientError::Data(words.into()));
+            }
+            engine.fits(task)?;
         }
-        let entries = self.source.slots.unwrap_or(0).saturating_mul(task.max_nonzeros.into());
-        if task.design.is_none() || entries <= MOST_FORMULA_ENTRIES {
+        if self.is_on_disk(task) {
             return Ok(());
         }
-        Err(ClientError::Data(
-            format!(
-                "the task's formula can make {entries} entries of the declared units, and at most {MOST_FORMULA_ENTRIES} are held: ask the coordinator for a \
-                 formula with fewer entries in a row (max_nonzeros = {})",
-                task.max_nonzeros
+        let schema = self.asked(task)?;
+        dp_pvi_data::fits(&schema, self.source.slots).map_err(|entries| {
+            ClientError::Data(
+                format!(
+                    "the task's formula can make {entries} entries of the declared units, and at most {MOST_FORMULA_ENTRIES} are held: ask the coordinator for a \
+                     formula with fewer entries in a row (max_nonzeros = {}), or use cache = \"disk\"",
+                    task.max_nonzeros
+                )
+                .into(),
             )
-            .into(),
-        ))
+        })
     }
 
-    /// The units as a task sees them. Rows of a formula are made at the first call, from the same files: in a visit, whose time is hidden as that of the
+    /// Whether a task's units are on the disk: where its update does not need all of them in memory.
+    fn is_on_disk(&self, task: &ResolvedTask) -> bool {
+        self.source.on_disk.is_some() && (self.source.engine.is_some() || !needs_memory(task))
+    }
+
+    /// The schema with the task's formula, for this site.
+    fn asked(&self, task: &ResolvedTask) -> Result<Schema> {
+        task.parsed_schema()
+            .and_then(|schema| Ok(schema.of_site(self.site.as_str())?))
+            .map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })
+    }
+
+    /// The units as a task sees them. They are made at the first call, from what was read when the program started: in a visit, whose time is hidden as that of the
     /// computation is.
     ///
     /// # Errors
-    /// [`ClientError::Data`]: the files are not what they were when the program started. [`ClientError::InvalidFile`]: the task's formula is none for the schema.
+    /// [`ClientError::InvalidFile`]: the task's formula is none for the schema. [`ClientError::Unavailable`]: the disk.
     pub fn units(&self, task: &ResolvedTask) -> Result<Arc<Units<RecordTable>>> {
-        let Some(design) = &task.design else { return Ok(Arc::clone(&self.units)) };
-        let mut made = self.by_formula.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         match &*made {
-            Some((of, units)) if of == design => Ok(Arc::clone(units)),
+            Some((of, units)) if *of == task.design => Ok(Arc::clone(units)),
             _ => {
-                let units = Arc::new(self.by_formula(task)?);
-                *made = Some((design.clone(), Arc::clone(&units)));
+                let units = Arc::new(self.rows(task)?);
+                *made = Some((task.design.clone(), Arc::clone(&units)));
                 Ok(units)
             }
         }
     }
 
-    /// Reads the units into memory where the task's update needs all of them there, before the first visit.
-    ///
-    /// # Errors
-    /// [`ClientError::Unavailable`]: the disk does not give them.
-    pub fn make_ready(&self, task: &ResolvedTask) -> Result<()> {
-        if task.design.is_some() || self.units.is_in_memory() || !needs_memory(task) {
-            return Ok(());
+    /// Says where units that are on the disk will be in memory, before the first visit.
+    pub fn make_ready(&self, task: &ResolvedTask) {
+        if self.source.on_disk.is_some() && !self.is_on_disk(task) {
+            tracing::warn!("{}", in_memory_for(self.schema.schema(), self.source.slots.unwrap_or(0)));
         }
-        tracing::warn!("{}", in_memory_for(self.schema.schema(), self.source.slots.unwrap_or(0)));
-        self.units.bring_into_memory().map_err(|e| ClientError::Unavailable(Problem::of(e)))
     }
 
     /// Whether the site's cluster would sum now, where it has one.
@@ -300,27 +287,24 @@ impl Snapshot {
     /// # Errors
     /// [`ClientError::Unavailable`]: it would not.
     pub(crate) fn ready(&self) -> Result<()> {
-        self.source.engine.as_ref().map_or(Ok(()), engine::ready)
+        self.source.engine.as_ref().map_or(Ok(()), engine::Folder::ready)
     }
 
-    fn by_formula(&self, task: &ResolvedTask) -> Result<Units<RecordTable>> {
-        let schema = task
-            .parsed_schema()
-            .and_then(|schema| Ok(schema.of_site(self.site.as_str())?))
-            .map_err(|e| ClientError::InvalidFile { file: self.schema.path.clone(), message: Problem::of(e) })?;
-        let read = load_for_formula(self.schema.schema(), &schema, self.source.slots, &self.source.files, &self.source.key)
-            .map_err(|e| ClientError::Data(Problem::of(e)))?;
-        if read.fingerprint != self.fingerprint {
-            return Err(ClientError::Data("the data files were changed while this program was running: start it again".into()));
-        }
+    fn rows(&self, task: &ResolvedTask) -> Result<Units<RecordTable>> {
+        let (schema, source) = (self.asked(task)?, &self.source);
+        let file = if self.is_on_disk(task) { source.on_disk.as_deref().map(cache_in).transpose()? } else { None };
+        let made = match (&source.engine, file) {
+            (Some(engine), Some(file)) => return Ok(source.over_slots(engine.units(&self.read, &schema, file)?)),
+            (_, file) => self.read.units(&schema, source.slots, file).map_err(local)?,
+        };
         // For the people here, and nothing stops: a task must not ask by what a site does.
-        let left_out = read.screen.left_out();
-        if left_out > 0 {
+        if made.left_out > 0 {
             tracing::warn!(
-                "PRIVATE: the task's formula leaves out {left_out} records more, of units with more entries than are held of one"
+                "PRIVATE: the task's formula leaves out {} records more, of units with more entries than are held of one",
+                made.left_out
             );
         }
-        Ok(self.source.over_slots(read.units))
+        Ok(source.over_slots(made.units))
     }
 
     /// The site's schema.
@@ -332,7 +316,7 @@ impl Snapshot {
     /// How many records contribute nothing, and why.
     #[must_use]
     pub(crate) fn screen(&self) -> &Screen {
-        &self.screen
+        &self.read.screen
     }
 
     /// Notes that the site is in a run with these records. Durable when it returns.
@@ -342,7 +326,7 @@ impl Snapshot {
     pub fn join(&self, run: &RunId) -> Result<()> {
         let mut joined = joined(&self.file)?;
         // What stands there is the same fingerprint: `load` compared all of them.
-        if joined.runs.insert(name(run), self.fingerprint.to_string()).is_none() {
+        if joined.runs.insert(name(run), self.read.fingerprint.to_string()).is_none() {
             self.keep(&joined)?;
         }
         *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(*run);
@@ -375,7 +359,7 @@ impl Snapshot {
                 "it is not known whether these are the records with which this site took part in the run: the state folder has no fingerprint of them. If they were \
                  changed since, the result is wrong"
             ),
-            (Some(fingerprint), _) if fingerprint == self.fingerprint.to_string() => {}
+            (Some(fingerprint), _) if fingerprint == self.read.fingerprint.to_string() => {}
             (Some(_), Changed::Accept) => tracing::warn!(
                 "these are not the records with which this site took part in the run: the personal posterior is that of the records of today"
             ),
@@ -395,6 +379,15 @@ impl Snapshot {
 
     fn keep(&self, joined: &Joined) -> Result<()> {
         keep_in(&self.file, joined)
+    }
+}
+
+/// What the client makes of an error of reading.
+fn local(e: DataError) -> ClientError {
+    match e {
+        // The disk of the state folder, and not the records.
+        DataError::Cache { .. } | DataError::Unread(_) => ClientError::Unavailable(Problem::of(e)),
+        e => ClientError::Data(Problem::of(e)),
     }
 }
 
@@ -460,15 +453,9 @@ fn ended(file: &Path) -> PathBuf {
 /// [`ClientError::Unavailable`].
 pub(crate) fn keep_in(place: &Path, state: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string(state).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-    let folder = place.parent().unwrap_or(Path::new("."));
-    let fresh = place.with_extension("json.new");
     let write = || {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        writeln!(file, "{text}")?;
-        file.sync_all()?;
-        fs::rename(&fresh, place)?;
-        fs::File::open(folder)?.sync_all()
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(files::folder_of(place))?;
+        files::replace_private(place, format!("{text}\n").as_bytes())
     };
     write().map_err(|e: std::io::Error| unavailable(place, &e.to_string()))
 }

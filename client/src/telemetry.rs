@@ -2,7 +2,8 @@
 
 use std::io::IsTerminal;
 
-use dp_pvi_proto::log::{self, Colour, Form};
+use dp_pvi_programs::log;
+use dp_pvi_programs::log::{Colour, Form};
 use tracing_subscriber::EnvFilter;
 
 use crate::error::ClientError;

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dp_pvi_privacy::Hash;
-use dp_pvi_proto::identity::{PeerName, spki_hash, without_mark};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::Hash;
+use dp_pvi_programs::identity::{PeerName, spki_hash, without_mark};
+use dp_pvi_programs::problem::Problem;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -131,7 +131,7 @@ fn check_own_certificate(
     let date = |at: OffsetDateTime| at.format(&Rfc3339).unwrap_or_else(|_| at.unix_timestamp().to_string());
     if now > until {
         let message = format!(
-            "the certificate {file} expired on {}: have a new one signed (`dp-pvi-client csr`, `dp-pvi-server ca sign`)",
+            "the certificate {file} expired on {}: let the coordinator sign this site's old request again (`dp-pvi-server ca sign`), or check this machine's clock",
             date(until)
         );
         return Err(ClientError::Authentication(message.into()));

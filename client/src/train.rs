@@ -1,19 +1,19 @@
 //! The site's computation: updates, and an evaluator's metrics, on a thread that may block.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use dp_pvi_inference::InferenceError;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::{NoiseSource, Purpose, ReleaseId, RunId};
+use dp_pvi_privacy::{NoiseSource, Purpose};
 use dp_pvi_protocol::driver::{Evaluate, TrainError, TrainErrorKind, Trainer};
 use dp_pvi_protocol::message::PublicMetrics;
+use dp_pvi_protocol::metrics;
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_reading::metrics;
-use dp_pvi_reading::predictive::Predictor;
+use dp_pvi_protocol::predictive::Predictor;
 use rand_core::CryptoRng;
 
 use crate::config::Config;
@@ -31,7 +31,7 @@ pub struct SiteTrainer<N> {
 
 impl<N> SiteTrainer<N> {
     /// Where the records come from.
-    pub(crate) fn origin(&self) -> &dp_pvi_reading::origin::Origin {
+    pub(crate) fn origin(&self) -> &dp_pvi_protocol::origin::Origin {
         self.snapshot.origin()
     }
 
@@ -77,7 +77,11 @@ impl<N: NoiseSource<Stream: CryptoRng> + Clone + 'static> Trainer for SiteTraine
         self.snapshot.schema().is_of(task).map_err(data)?;
         self.snapshot.fits(task).map_err(|e| data(e.to_string()))?;
         let (snapshot, run, task) = (Arc::clone(&self.snapshot), *run, Arc::clone(task));
-        blocking(move || snapshot.make_ready(&task).and_then(|()| snapshot.join(&run)).map_err(resource)).await
+        blocking(move || {
+            snapshot.make_ready(&task);
+            snapshot.join(&run).map_err(resource)
+        })
+        .await
     }
 
     async fn ready(&mut self) -> Result<(), TrainError> {
@@ -120,11 +124,9 @@ pub(crate) fn check_declared(config: &Config) -> ClientResult<()> {
 /// Evaluates posteriors on a public test set that was read before the hello.
 pub struct PublicEvaluator {
     schema: LocalSchema,
-    files: Vec<PathBuf>,
-    /// The records without a formula, and with that of the task.
-    plain: Arc<dp_pvi_data::Public<RecordTable>>,
-    table: Arc<dp_pvi_data::Public<RecordTable>>,
-    task: Option<Arc<ResolvedTask>>,
+    records: Arc<dp_pvi_data::PublicCells>,
+    /// The task, and the records as its formula makes rows of them.
+    task: Option<(Arc<ResolvedTask>, Arc<dp_pvi_data::Public<RecordTable>>)>,
 }
 
 impl PublicEvaluator {
@@ -135,28 +137,23 @@ impl PublicEvaluator {
     pub async fn load(config: &Config) -> ClientResult<Self> {
         let schema = LocalSchema::read(&config.data.schema)?;
         let (rules, files) = (schema.schema().clone(), config.data.files.clone());
-        let table = blocking(move || dp_pvi_data::load_public(&rules, &files, None).map_err(|e| data(e.to_string()))).await?;
-        let plain = Arc::new(table);
-        Ok(Self { schema, files: config.data.files.clone(), table: Arc::clone(&plain), plain, task: None })
+        let records = blocking(move || dp_pvi_data::PublicCells::load(&rules, &files, None).map_err(|e| data(e.to_string()))).await?;
+        Ok(Self { schema, records: Arc::new(records), task: None })
     }
 }
 
 impl Evaluate for PublicEvaluator {
     async fn prepare(&mut self, task: &Arc<ResolvedTask>) -> Result<(), TrainError> {
         self.schema.is_of(task).map_err(data)?;
-        self.table = Arc::clone(&self.plain);
-        if task.design.is_some() {
-            let (rules, files) = (task.parsed_schema().map_err(|e| data(e.to_string()))?, self.files.clone());
-            let read = move || dp_pvi_data::load_public(&rules, &files, None).map_err(|e| data(e.to_string()));
-            self.table = Arc::new(blocking(read).await?);
-        }
-        self.task = Some(Arc::clone(task));
+        let (rules, records) = (task.parsed_schema().map_err(|e| data(e.to_string()))?, Arc::clone(&self.records));
+        let table = blocking(move || records.rows(&rules).map_err(|e| data(e.to_string()))).await?;
+        self.task = Some((Arc::clone(task), Arc::new(table)));
         Ok(())
     }
 
     async fn evaluate(&mut self, lambda: &[f64]) -> Result<PublicMetrics, TrainError> {
-        let task = self.task.clone().ok_or_else(|| internal("a posterior came before the task".into()))?;
-        let (table, lambda) = (Arc::clone(&self.table), lambda.to_vec());
+        let (task, table) = self.task.clone().ok_or_else(|| internal("a posterior came before the task".into()))?;
+        let lambda = lambda.to_vec();
         blocking(move || evaluate(&task, &table, &lambda)).await
     }
 }

@@ -14,7 +14,7 @@ if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$triple" ]; then
 fi
 # No debug information, and every function where it is called: a page is loaded more often than built.
 CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_SPLIT_DEBUGINFO=off CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_PANIC=abort \
-    cargo build --quiet --locked --release --target "$triple" --target-dir "$target/calculator" -p dp-pvi-calculator
+    cargo build --quiet --locked --release --target "$triple" --target-dir "$target/calculator" -p dp-pvi-exchange
 program=$target/calculator/$triple/release/dp-pvi-calculator.wasm
 mkdir -p "$(dirname "$out")"
 {

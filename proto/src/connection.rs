@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 
 use self::proxy::Way;
-use crate::identity::PeerName;
+use dp_pvi_programs::identity::PeerName;
 
 mod proxy;
 

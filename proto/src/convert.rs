@@ -1,7 +1,7 @@
 //! Conversions that both directions share. A frame becomes a checked type here or not at all.
 
 use bytes::Bytes;
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_protocol::bounds::{self, OutOfBounds};
 use dp_pvi_protocol::message::{RoundOutcome, RunOutcome, Signed, TranscriptEntry};
 use dp_pvi_protocol::witness::SignedHead;

@@ -17,11 +17,6 @@
 pub mod client;
 pub mod connection;
 mod convert;
-pub mod environment;
-pub mod identity;
-pub mod log;
-pub mod problem;
-pub mod process;
 pub mod server;
 pub mod summer;
 

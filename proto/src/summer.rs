@@ -1,7 +1,7 @@
 //! Questions of the server to the summer, and its answers. Both are bytes that the protocol made; here they are only cut into pieces.
 
 use bytes::Bytes;
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_protocol::message::RunOutcome;
 
 use crate::convert::{hash_from_wire, hash_to_wire, run_outcome_from_wire, run_outcome_to_wire};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_protocol::message::{
     Catchup, Next, RoundHeader, RoundOutcome, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, Welcome,
 };
@@ -11,9 +11,9 @@ use dp_pvi_protocol::witness::{Greeting, SignedHead};
 use prost::Message;
 
 use crate::client::{Answer, NextReader, WelcomeReader, transport_error};
-use crate::identity::generate_identity;
 use crate::server::{EntryEncoder, next_frames, rejection, unavailable, welcome_frames};
 use crate::{CHUNK_BYTES, FrameError, MESSAGE_BYTES, WELCOME_BYTES, WITNESS_BYTES, v1};
+use dp_pvi_programs::identity::generate_identity;
 
 fn header(round: u32) -> Signed<RoundHeader> {
     let header = RoundHeader {

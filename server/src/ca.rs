@@ -18,12 +18,12 @@ mod names;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::{
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity::{
     Enrolment, IdentityError, PeerName, check_federation, generate_identity, identity_to_pem, move_all, public_identity_to_pem, spki_hash,
     write_new, write_secret,
 };
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, CertificateSigningRequestParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams, SanType,

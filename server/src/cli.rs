@@ -11,13 +11,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use dp_pvi_account::{Question, Sizes};
-use dp_pvi_forecast::rounds::Resolved;
 use dp_pvi_posterior::task::{ResolvedTask, names};
-use dp_pvi_proto::log::{self, Colour};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_proto::process::ignores_hangup;
+use dp_pvi_programs::log;
+use dp_pvi_programs::log::Colour;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_programs::process::ignores_hangup;
 use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_results::account::{Question, Sizes};
+use dp_pvi_results::forecast::rounds::Resolved;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
@@ -150,7 +151,7 @@ enum ConfigCommand {
 #[must_use]
 pub fn main() -> ExitCode {
     // Before any key is read, whatever the command.
-    let dumps = dp_pvi_proto::process::forbid_core_dumps();
+    let dumps = dp_pvi_programs::process::forbid_core_dumps();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -203,6 +204,9 @@ fn execute(cli: Cli) -> Result<()> {
             let directory = directory.unwrap_or_else(|| config.output.clone());
             if let Some(site) = without {
                 return output.files("posterior without a site", &[export::export_without(&config, &site, &directory)?]);
+            }
+            if let Some(file) = &transcript {
+                config.refuse_to_overwrite(file)?;
             }
             let exported = export::export(&config, &directory)?;
             if let Some(file) = transcript {
@@ -311,6 +315,9 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
 
 fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option<&Path>), output: &Output) -> Result<()> {
     let Resolved { task, tried } = resolve_with_rounds(config)?;
+    for file in file.into_iter().chain(drawing) {
+        config.refuse_to_overwrite(file)?;
+    }
     if let Some(file) = file {
         crate::files::replace(file, &task.to_bytes())?;
     }
@@ -324,7 +331,9 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     warnings.extend(design::unlisted(&task, &credentials.enrolled));
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if let (Some(file), Some(prospect)) = (drawing, &prospect) {
-        dp_pvi_account::draw(file, prospect).map_err(|e| ServerError::unavailable(file, e))?;
+        if let Some(drawing) = dp_pvi_results::account::draw(prospect) {
+            crate::files::replace(file, drawing.as_bytes())?;
+        }
     }
     output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
 }

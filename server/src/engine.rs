@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::{ClientId, Hash};
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Enrolled, Heeded, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError, SummerTrouble};

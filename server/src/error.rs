@@ -1,12 +1,12 @@
 //! Errors by who is at fault, each with its exit code.
 
-use dp_pvi_account::AccountError;
+use dp_pvi_results::account::AccountError;
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-use dp_pvi_proto::log::shortened;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::log::shortened;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::text::visible;
 use serde::Serialize;
@@ -57,15 +57,15 @@ pub enum ServerError {
     #[error("{0}")]
     OtherTask(#[source] Problem),
     /// Too few sites, and which were missing.
-    #[error("the run ended because fewer than min_sites sites took part{}; the posterior of the last complete round was exported", because(.0.as_ref()))]
+    #[error("the run ended because fewer than min_sites sites took part{}; the results are those of the last complete round, if there was one", because(.0.as_ref()))]
     QuorumLost(Option<String>),
     /// Sites refused, with public reasons.
     #[error(
-        "the run ended because so many sites refused that fewer than min_sites were left{}; the posterior of the last complete round was exported", because(.0.as_ref())
+        "the run ended because so many sites refused that fewer than min_sites were left{}; the results are those of the last complete round, if there was one", because(.0.as_ref())
     )]
     SitesRefused(Option<String>),
     /// No charter, no summer, or a sum that cannot be right.
-    #[error("the run ended because the aggregation was aborted: {}; the posterior of the last complete round was exported", aborted(.0.as_ref()))]
+    #[error("the run ended because the aggregation was aborted: {}; the results are those of the last complete round, if there was one", aborted(.0.as_ref()))]
     AggregationLost(Option<String>),
     /// There is a run, and nothing in it yet.
     #[error("no update has entered the posterior yet: there is nothing to export")]

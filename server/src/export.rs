@@ -12,11 +12,14 @@ mod transcript;
 
 use std::path::{Path, PathBuf};
 
+use dp_pvi_posterior::methods::agreement::{NotTested, SiteReleases};
 use dp_pvi_posterior::task::TaskError;
-use dp_pvi_reading::agreement::{self, Agreement, NotTested, SiteReleases};
-use dp_pvi_reading::divided::{self, Undividable};
-use dp_pvi_reading::document::{DocumentError, Evaluation, PosteriorDocument};
-use dp_pvi_reading::statement::{PrivacyStatement, statement};
+use dp_pvi_protocol::statement::{PrivacyStatement, statement};
+use dp_pvi_results::agreement;
+use dp_pvi_results::agreement::Agreement;
+use dp_pvi_results::divided;
+use dp_pvi_results::divided::Undividable;
+use dp_pvi_results::document::{DocumentError, Evaluation, PosteriorDocument};
 
 use self::chain::Keys;
 use self::history::History;

@@ -13,7 +13,7 @@ use axum::http::{HeaderName, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use dp_pvi_protocol::text::visible_json;
-use dp_pvi_report::html::{Escaped, PAGE_STYLE};
+use dp_pvi_results::report::html::{Escaped, PAGE_STYLE};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};

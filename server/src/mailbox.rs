@@ -7,16 +7,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_protocol::aggregation::SummerRequest;
 use dp_pvi_protocol::message::RunOutcome;
-use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_protocol::time::{Backoff, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// First pause before a question is asked again, and the longest.
-const PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+/// Pauses before a question is asked again.
+const BETWEEN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(20) };
 
 /// What lies in the mailbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -105,9 +104,8 @@ impl Mailbox {
 
     /// The answer to this question brought nothing: it is asked again after a pause if the run still asks it then.
     pub(crate) fn in_vain(&mut self, question: SummerRequest, now: Timestamp) {
-        let pause = PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
         self.failures = self.failures.saturating_add(1);
-        self.vain = Some((question, now.plus(pause)));
+        self.vain = Some((question, now.plus(BETWEEN.after(self.failures))));
     }
 
     /// Time was lost: what was asked in vain may be asked again at once.
@@ -152,7 +150,7 @@ impl Mailbox {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, Terms};
-    use dp_pvi_privacy::RunId;
+    use dp_pvi_names::RunId;
     use dp_pvi_protocol::aggregation::Ask;
     use dp_pvi_secagg::charter::{CharterBody, Member, Parties, SignedCharter};
     use dp_pvi_secagg::plan::PlanRequest;
@@ -162,7 +160,7 @@ mod tests {
 
     fn request(run: u32) -> SummerRequest {
         let key = |number: u8| PublicKey(ed25519_dalek::SigningKey::from_bytes(&[number; 32]).verifying_key().to_bytes());
-        let members = (0..3).map(|site| Member { id: dp_pvi_privacy::ClientId::new(format!("s{site}")).unwrap(), key: key(10 + site) });
+        let members = (0..3).map(|site| Member { id: dp_pvi_names::ClientId::new(format!("s{site}")).unwrap(), key: key(10 + site) });
         let parties = Parties {
             run: RunId { task: Hash::default(), number: run },
             authority: Hash::default(),
@@ -230,13 +228,13 @@ mod tests {
             pauses.push(until.since(now));
             now = until;
         }
-        assert_eq!(pauses[0], PAUSE);
-        assert!(pauses.is_sorted() && pauses[11] == LONGEST_PAUSE);
+        assert_eq!(pauses[0], BETWEEN.first);
+        assert!(pauses.is_sorted() && pauses[11] == BETWEEN.longest);
         // Another question is asked at once, and starts from the shortest pause.
         mailbox.put(Some(request(2)), Timestamp::from_millis(1000));
         let question = mailbox.answered(13).unwrap();
         mailbox.in_vain(question, now);
-        assert_eq!(mailbox.wake_at().unwrap().since(now), PAUSE);
+        assert_eq!(mailbox.wake_at().unwrap().since(now), BETWEEN.first);
     }
 
     #[test]

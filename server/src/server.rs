@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dp_pvi_names::RunId;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::RunId;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::CHUNK_BYTES;
-use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::summer::ANSWER_BYTES;
 use dp_pvi_proto::v1::aggregation_server::AggregationServer;
 use dp_pvi_proto::v1::federation_server::FederationServer;
@@ -96,7 +96,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
         info!(run = run.id.number, "this run has ended; `dp-pvi-server run --new-run` starts the next");
     }
     let telemetry = Arc::new(Telemetry::new());
-    let limits = Limits::of(dp_pvi_proto::process::raise_descriptor_limit());
+    let limits = Limits::of(dp_pvi_programs::process::raise_descriptor_limit());
     let payload_store = PayloadStore::open(&config.state, &run.id)?;
     let settings = Settings {
         federation: config.federation.clone(),
@@ -273,7 +273,7 @@ fn pick_run(store: &mut Store, task: &ResolvedTask, start_as: Start) -> Result<S
 fn active_clients(
     credentials: &LiveCredentials,
     phases: &Phases,
-) -> Result<std::collections::BTreeMap<dp_pvi_privacy::ClientId, dp_pvi_protocol::coordinator::Enrolled>> {
+) -> Result<std::collections::BTreeMap<dp_pvi_names::ClientId, dp_pvi_protocol::coordinator::Enrolled>> {
     use dp_pvi_protocol::message::Role;
     let clients = credentials.current().enrolled.active()?;
     let sites = clients.values().filter(|client| client.role == Role::Site).count();

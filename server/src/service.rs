@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::Party;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity::Party;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::v1::federation_server::Federation;
 use dp_pvi_proto::{FrameError, server as wire, v1};
 use dp_pvi_protocol::coordinator::{Peer, Rejected};

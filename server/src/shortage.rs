@@ -6,12 +6,12 @@
 use std::io;
 use std::time::Duration;
 
+use dp_pvi_protocol::time::Backoff;
+
 use crate::clock;
 use crate::telemetry::Telemetry;
 
-/// First pause, and the longest.
-const PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const BETWEEN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
 /// A thread that owns a run waits this long before it gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -25,9 +25,8 @@ impl Shortage {
     /// How long to wait now.
     pub(crate) fn pause(&mut self, telemetry: &Telemetry, what: &str, error: &dyn std::fmt::Display) -> Duration {
         telemetry.shortage(what, error);
-        let pause = PAUSE.saturating_mul(1 << self.waits.min(10)).min(LONGEST_PAUSE);
         self.waits = self.waits.saturating_add(1);
-        pause
+        BETWEEN.after(self.waits)
     }
 }
 
@@ -69,7 +68,7 @@ impl Limits {
 
 /// Whether an error of a file passes.
 pub(crate) fn passes(error: &io::Error) -> bool {
-    dp_pvi_proto::process::is_shortage(error)
+    dp_pvi_programs::process::is_shortage(error)
 }
 
 #[cfg(test)]
@@ -99,7 +98,7 @@ mod tests {
     fn pauses_grow_and_stay_bounded() {
         let (telemetry, mut shortage) = (Telemetry::new(), Shortage::default());
         let pauses: Vec<Duration> = (0..20).map(|_| shortage.pause(&telemetry, "a test", &"nothing left")).collect();
-        assert!(pauses.is_sorted() && pauses[0] == PAUSE && pauses[19] == LONGEST_PAUSE);
+        assert!(pauses.is_sorted() && pauses[0] == BETWEEN.first && pauses[19] == BETWEEN.longest);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Whoever changed the task's file and wants to begin the new run need not find the old file again: the store holds the task's bytes, and the
 //! run ends as `stop` ends it in a running server, signed by the same key.
 
+use dp_pvi_names::RunId;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::RunId;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::coordinator::{Coordinator, Record, Settings};
 
 use crate::ca::Enrolled;

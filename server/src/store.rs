@@ -21,8 +21,8 @@ mod wal;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::witness::{SignedHead, Witnessed};
 use rusqlite::types::{Null, ToSql};
@@ -32,8 +32,10 @@ pub(crate) use self::payloads::{PayloadStore, WriteError};
 pub use self::reader::Reader;
 pub(crate) use self::schema::configure;
 pub(crate) use self::wal::check as check_log;
+use dp_pvi_programs::files::sync_folder;
+
 use crate::error::{Result, ServerError};
-use crate::files::{FileLock, create_private_directory, private_database, sync_directory};
+use crate::files::{FileLock, create_private_directory, private_database};
 
 /// Payloads of at most this many bytes are small: they fit into one frame, and cost less in the database than in a file.
 pub(crate) const SMALL_PAYLOAD: u64 = 64 << 10;
@@ -76,7 +78,7 @@ impl Store {
         wal::check(database)?;
         let connection = Connection::open(database).map_err(|e| sqlite_error(database, &e))?;
         schema::prepare(&connection, database)?;
-        sync_directory(database).map_err(|e| ServerError::unavailable(database, e))?;
+        sync_folder(database).map_err(|e| ServerError::unavailable(database, e))?;
         Ok(Self { path: database.to_owned(), connection, next: None, small: HashMap::new(), open_from: 0, _lock: lock })
     }
 

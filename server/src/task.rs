@@ -1,11 +1,14 @@
 //! From `task.toml` and the schema's text to the one document whose hash everybody signs.
 
-use dp_pvi_forecast::rounds::{self, Resolved};
-use dp_pvi_forecast::worthless;
-use dp_pvi_posterior::schema::Schema;
+use std::path::{Path, PathBuf};
+
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::aggregation;
+use dp_pvi_results::forecast::rounds;
+use dp_pvi_results::forecast::rounds::Resolved;
+use dp_pvi_results::forecast::worthless;
+use dp_pvi_schema::Schema;
 
 use crate::config::Config;
 use crate::error::{Result, ServerError};
@@ -25,7 +28,7 @@ pub fn resolve_task(config: &Config) -> Result<ResolvedTask> {
 pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
     let text = std::fs::read_to_string(&config.task).map_err(|e| ServerError::file(&config.task, format!("{e}; [task] file names it")))?;
     let raw = RawTask::parse(&text).map_err(|e| ServerError::file(&config.task, e))?;
-    let schema_path = config.task.parent().unwrap_or(std::path::Path::new("")).join(&raw.schema.file);
+    let schema_path = beside(config, &raw);
     let schema = std::fs::read_to_string(&schema_path)
         .map_err(|e| ServerError::file(&schema_path, format!("{e}; [schema] file of the task names it")))?;
     Schema::parse(&schema).map_err(|e| ServerError::file(&schema_path, e))?;
@@ -41,6 +44,16 @@ pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
         Some(why) => Err(ServerError::file(&config.task, why)),
         None => Ok(resolved),
     }
+}
+
+fn beside(config: &Config, raw: &RawTask) -> PathBuf {
+    config.task.parent().unwrap_or(Path::new("")).join(&raw.schema.file)
+}
+
+/// Where the task's schema is; nothing where the task cannot be read.
+pub(crate) fn schema(config: &Config) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(&config.task).ok()?;
+    RawTask::parse(&text).ok().map(|raw| beside(config, &raw))
 }
 
 /// Whether the secure sums of an aggregated task can be planned: the charter would be refused only when everybody has joined.

@@ -7,10 +7,10 @@
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
+use dp_pvi_programs::identity::{PeerName, identity_from_pem, spki_hash, without_mark};
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::connection::REVOCATION_LIST_EXPIRED;
-use dp_pvi_proto::identity::{PeerName, identity_from_pem, spki_hash, without_mark};
-use dp_pvi_proto::problem::Problem;
 use ed25519_dalek::SigningKey;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -42,8 +42,8 @@ impl PeerIdentity {
     ///
     /// # Errors
     /// The certificate carries no name of a federation.
-    pub(crate) fn read(chain: Option<&[CertificateDer<'_>]>) -> std::result::Result<Self, dp_pvi_proto::identity::IdentityError> {
-        let certificate = chain.and_then(<[_]>::first).ok_or(dp_pvi_proto::identity::IdentityError::NoName)?;
+    pub(crate) fn read(chain: Option<&[CertificateDer<'_>]>) -> std::result::Result<Self, dp_pvi_programs::identity::IdentityError> {
+        let certificate = chain.and_then(<[_]>::first).ok_or(dp_pvi_programs::identity::IdentityError::NoName)?;
         Ok(Self { name: PeerName::from_certificate(certificate)?, tls_key: spki_hash(certificate)? })
     }
 }

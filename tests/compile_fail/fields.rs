@@ -3,7 +3,8 @@
 use dp_pvi_privacy::ledger::Attachment;
 use dp_pvi_privacy::shards::Grouping;
 use dp_pvi_accounting::{DpEvent, PrivacyUnit, Relation};
-use dp_pvi_privacy::{Payload, Pending, Permit, PermitScope, ReleaseId, StepPermit, Units};
+use dp_pvi_privacy::{Pending, Permit, PermitScope, StepPermit, Units};
+use dp_pvi_names::{Payload, ReleaseId};
 
 fn build_a_permit(event: DpEvent, release: ReleaseId, scope: PermitScope) -> Permit {
     Permit { event, release, scope, fallback: None }

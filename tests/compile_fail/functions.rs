@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use dp_pvi_privacy::ledger::{Attachment, Claim};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
-use dp_pvi_privacy::{Argument, Payload, Pending, Released, SecureNoise, Sensitive, StepPermit, UnitTable, Units};
+use dp_pvi_privacy::{Argument, Pending, Released, SecureNoise, Sensitive, StepPermit, UnitTable, Units};
+use dp_pvi_names::Payload;
 use ed25519_dalek::SigningKey;
 
 struct Numbers(Vec<f64>);

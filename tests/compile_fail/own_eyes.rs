@@ -1,7 +1,8 @@
 //! What the site's own people see becomes nothing that leaves: no message, no state, no argument, no text.
 
 use dp_pvi_privacy::ledger::{Attachment, Claim};
-use dp_pvi_privacy::{Argument, OwnEyes, OwnEyesOnly, Payload, Pending, Released, Sensitive};
+use dp_pvi_privacy::{Argument, OwnEyes, OwnEyesOnly, Pending, Released, Sensitive};
+use dp_pvi_names::Payload;
 use ed25519_dalek::SigningKey;
 
 fn debug<T: std::fmt::Debug>(_: T) {}

@@ -1,11 +1,11 @@
 //! What only simulation and tests may do: `dp-pvi-unsealed`, which this program does not name, has the trait and the argument for it.
 
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_privacy::ledger::file::{SqliteLedger, ViewStore};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, ChargeStore, Extra, LedgerError, LedgerStore, RowSigner, StoreError, StoredRow};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{Hash, Ledger, NoiseSource, Payload, Pending, Permit, Purpose, ReleaseId, Released, RunId, SecureNoise, Sensitive, danger};
+use dp_pvi_privacy::{Ledger, NoiseSource, Pending, Permit, Purpose, Released, SecureNoise, Sensitive, danger};
+use dp_pvi_names::{Hash, Payload, ReleaseId, RunId};
 
 struct Forgets;
 
@@ -60,15 +60,8 @@ fn keep_a_ledger_in_memory() -> MemoryStore {
     MemoryStore::new(Default::default())
 }
 
-/// `Ledger::reserve` is there for stores that can be charged only: a view is none.
-fn charge<S: ChargeStore>(_: &S) {}
-
-fn charge_a_view(view: &ViewStore) {
-    charge(view)
-}
-
 /// What is shipped compiles.
-fn take_a_permit<K: RowSigner>(ledger: &mut Ledger<SqliteLedger, K>, id: &ReleaseId, event: &DpEvent) -> Result<Permit, LedgerError> {
+fn take_a_permit<S: ChargeStore, K: RowSigner>(ledger: &mut Ledger<S, K>, id: &ReleaseId, event: &DpEvent) -> Result<Permit, LedgerError> {
     fn noise(_: &impl NoiseSource) {}
     noise(&SecureNoise);
     ledger.reserve(id, event, Hash::default())

@@ -3,7 +3,8 @@
 use dp_pvi_privacy::ledger::{Attachment, Claim};
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, NoiseShare};
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_privacy::{Argument, LatticeVector, Payload, Pending, Permit, PermitScope, ReleaseId, Released, SecureNoise, Sensitive, Shards, SiteState, StepPermit, UnitTable, Units};
+use dp_pvi_privacy::{Argument, Pending, Permit, PermitScope, Released, SecureNoise, Sensitive, Shards, SiteState, StepPermit, UnitTable, Units};
+use dp_pvi_names::{LatticeVector, Payload, ReleaseId};
 use ed25519_dalek::SigningKey;
 
 fn debug<T: std::fmt::Debug>(_: T) {}

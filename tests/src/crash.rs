@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::abort;
 use std::time::Duration;
 
+use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_privacy::ledger::{ChargeStore, Extra, LedgerStore, Row, RowBody, StoreError, StoredRow};
-use dp_pvi_privacy::{ReleaseId, RunId};
 use dp_pvi_unsealed::Sealed;
 
 /// Environment variable that names a [`CrashPoint`].

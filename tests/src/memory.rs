@@ -9,15 +9,16 @@ use dp_pvi_accounting::Epsilon;
 use dp_pvi_data::load;
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::ClientId;
+use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::Units;
 use dp_pvi_privacy::ledger::Budget;
-use dp_pvi_privacy::{ClientId, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_reading::noise_aware::{ClosedRound, History};
-use dp_pvi_simulator::federation::{Compute, Federation, Site, Visit};
-use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_simulation::federation::{Compute, Federation, Site, Visit};
+use dp_pvi_simulation::noise::SeededNoise;
 
 /// Computes visits on records as a client does; noise, where there is any, is seeded.
 struct Records(Arc<Units<RecordTable>>);

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use dp_pvi_client::config::Config;
 use dp_pvi_client::{keys, ledger};
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_privacy::ledger::Row;
-use dp_pvi_privacy::{ClientId, Hash, RunId};
-use dp_pvi_reading::certificate::Certified;
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::statement::Booked;
+use dp_pvi_protocol::statement::Booked;
+use dp_pvi_results::certificate::Certified;
+use dp_pvi_results::document::PosteriorDocument;
 
 use crate::federation::{Federation, outcome};
 use crate::place::binary;

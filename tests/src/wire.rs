@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_client::{keys, tls};
+use dp_pvi_names::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_proto::client::{self as frames, Answer, NextReader, WelcomeReader};
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::v1::{SignedMessage, SiteFrame, site_frame};
@@ -106,7 +106,7 @@ impl Liar {
             nominal_units: site.then_some(20),
             ledger: site.then_some((PrivacyUnit::Record, Relation::ReplaceOne)),
             ledger_head: site.then_some(LedgerHead { seq: 0, hash: Hash::default() }),
-            rows: Some(dp_pvi_reading::origin::Origin::default()),
+            rows: Some(dp_pvi_protocol::origin::Origin::default()),
             software: "liar".into(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use dp_pvi_accounting::PrivacyLoss;
-use dp_pvi_privacy::RunId;
+use dp_pvi_names::RunId;
 use dp_pvi_privacy::ledger::{FreezeState, Losses, ReleaseState, RowBody};
 use serde_json::{Value, json};
 
@@ -173,7 +173,7 @@ pub fn history(config: &Config, output: Output) -> Result<()> {
     Ok(())
 }
 
-fn history_json(release: &dp_pvi_privacy::ReleaseId, state: &str, total: &PrivacyLoss) -> Value {
+fn history_json(release: &dp_pvi_names::ReleaseId, state: &str, total: &PrivacyLoss) -> Value {
     json!({
         "task": release.run.task.to_string(),
         "run": release.run.number,

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use dp_pvi_posterior::schema::text;
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::document::Which;
-use dp_pvi_reading::effects::{Effect, compare};
-use dp_pvi_reading::summary::Interval;
+use dp_pvi_models::effects::{Effect, compare};
+use dp_pvi_models::prediction::Interval;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_results::document::Which;
+use dp_pvi_schema::text;
 use serde_json::json;
 
 use super::predict;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dp_pvi_data::{Guess, Inspection, RowProblem};
 use dp_pvi_posterior::task::DesignSpec;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use serde_json::{Value, json};
 
 use crate::config::Config;

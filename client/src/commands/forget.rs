@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dp_pvi_privacy::{Hash, RunId};
+use dp_pvi_names::{Hash, RunId};
 use serde_json::json;
 
 use super::view;

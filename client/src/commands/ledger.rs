@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_privacy::ledger::file::{self, OnDisk, SecondPlace, SqliteLedger, ViewStore};
-use dp_pvi_privacy::ledger::{Closed, FreezeState, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_privacy::Ledger;
+use dp_pvi_privacy::ledger::{Closed, FreezeState, HeadPlace, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
+use dp_pvi_programs::ledger::{self as file, OnDisk, SecondPlace, SqliteLedger, ViewStore};
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_protocol::text::visible;
-use dp_pvi_reading::certificate::{Checked, Fallback};
-use dp_pvi_reading::divided::Without;
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::certificate::{Checked, Fallback};
+use dp_pvi_results::divided::Without;
+use dp_pvi_results::document::PosteriorDocument;
 use serde_json::{Value, json};
 
 use super::{predict, view};
@@ -354,7 +355,37 @@ fn has_what_was_signed(
     file: &Path,
 ) -> Result<std::result::Result<(), LedgerError>> {
     let key = keys::identity(&config.tls.identity)?.verifying_key();
-    let Some(head) = document.witnessed(&config.site.name, &key) else { return Ok(Ok(())) };
+    let invalid = |words: String| ClientError::InvalidFile { file: file.to_owned(), message: words.into() };
+    let Some(head) = document.witnessed(&config.site.name, &key) else {
+        let Some(statement) = document.privacy.iter().find(|statement| statement.site == config.site.name) else { return Ok(Ok(())) };
+        if statement.witness.is_some() {
+            return Err(invalid(format!(
+                "says where the ledger of {} ended, and this site's key did not sign that: get the file from the coordinator again",
+                visible(config.site.name.as_str())
+            )));
+        }
+        let run = document
+            .task_hash
+            .parse()
+            .map(|task| RunId { task, number: document.run })
+            .map_err(|_| invalid("has no hash of a task".into()))?;
+        if statement.releases > 0 && !view::planned_runs(ledger.rows()).any(|planned| planned == run) {
+            return Err(ClientError::LedgerCorrupt(
+                format!(
+                    "{}: this site answered {} visits of run {}, and the ledger has no charge for that run: it is an older copy; restore a newer one",
+                    file.display(),
+                    statement.releases,
+                    run.number
+                )
+                .into(),
+            ));
+        }
+        tracing::warn!(
+            "{}: nothing in it says where this site's ledger ended, so it cannot show that rows after the run's charge are missing",
+            file.display()
+        );
+        return Ok(Ok(()));
+    };
     let place = file.display().to_string();
     Ok(ledger.check_witness(head).map_err(|error| match error {
         LedgerError::RolledBack { witnessed: kept, here } => LedgerError::Behind { kept, here, place },

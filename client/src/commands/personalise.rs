@@ -5,12 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
+use dp_pvi_inference::personal::others::Released;
 use dp_pvi_inference::personal::{self, Known, Spread};
+use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
-use dp_pvi_privacy::{OwnEyes, ReleaseId, RunId, SiteState};
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::personal::Released;
+use dp_pvi_privacy::{OwnEyes, SiteState};
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_results::document::PosteriorDocument;
 use serde_json::json;
 
 use crate::config::Config;
@@ -68,8 +69,7 @@ pub fn personalise(
     let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds, scale };
     let made = PersonalDocument::new(&of, personal)?;
     let target = target.map_or_else(|| default_place(config, &run), Path::to_path_buf);
-    // What is written has another name until it is whole.
-    if is_same(&target, posterior) || is_same(&target.with_extension("new"), posterior) {
+    if is_same(&target, posterior) {
         let words = "is the posterior that was read: what is private must not have its name".to_owned();
         return Err(ClientError::config("output", format!("{}: {words}", target.display())));
     }

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use dp_pvi_accounting::{DpEvent, PrivacyUnit};
 use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
-use dp_pvi_forecast::{Counted, Prospect, counted, sizes};
+use dp_pvi_names::RunId;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::RunId;
-use dp_pvi_privacy::ledger::file::OnDisk;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::ledger::OnDisk;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::transport::Transport;
+use dp_pvi_results::forecast::{Counted, Prospect, counted, sizes};
 use serde_json::{Value, json};
 
 use super::view;

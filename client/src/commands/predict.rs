@@ -6,20 +6,22 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_data::Changed;
 use dp_pvi_inference::records::RecordView;
-use dp_pvi_posterior::schema::{LabelKind, NumberRule, Schema, Transform};
+use dp_pvi_models::prediction::Level;
+use dp_pvi_models::prediction::{Example, Prediction, largest};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::UnitTable;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::outputs;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::predictive::Predictor;
 use dp_pvi_protocol::text::visible;
-use dp_pvi_reading::convergence::Verdict;
-use dp_pvi_reading::document::{PosteriorDocument, Which};
-use dp_pvi_reading::predictive::{Example, Prediction, Predictor, largest};
-use dp_pvi_reading::summary::Level;
+use dp_pvi_results::convergence::Verdict;
+use dp_pvi_results::document::{PosteriorDocument, Which};
+use dp_pvi_schema::{LabelKind, NumberRule, Schema, Transform};
 use serde_json::{Value, json};
 
 use crate::error::{ClientError, Result};
 use crate::output::{Format, Output};
-use crate::personal::{self, PRIVATE, PersonalDocument};
+use crate::personal::{PRIVATE, PersonalDocument};
 
 /// Predicts every row of `data`; CSV (or JSON lines) to `target` or stdout.
 ///
@@ -45,6 +47,14 @@ pub fn predict(basis: Basis, data: &[PathBuf], level: Level, id: Option<Id>, tar
                 .ok_or_else(|| ClientError::config("--id", "the schema has no unit_column: name the column, as in `--id patient`"))?,
         ),
     };
+    if let Some(target) = target
+        && let Some(read) = outputs::overwritten(target, data.iter().map(PathBuf::as_path).chain([file.as_path()]))
+    {
+        return Err(ClientError::config(
+            "output",
+            format!("{}: {} is read by this command: name another file", target.display(), read.display()),
+        ));
+    }
     let rows = Rows { predictor, schema, level, id, secrecy };
     rows.check_id(output.format())?;
     let read = match &rows.id {
@@ -229,12 +239,10 @@ impl Rows {
             };
         };
         let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e));
-        let file = match self.secrecy {
-            Secrecy::Open => std::fs::File::create(path),
-            Secrecy::Private => personal::create(path),
-        };
-        let mut file = std::io::BufWriter::new(file.map_err(unavailable)?);
-        self.write(read, format, &mut file).and_then(|()| file.flush()).map_err(unavailable)
+        let mut text = Vec::new();
+        self.write(read, format, &mut text).map_err(unavailable)?;
+        let write = if self.secrecy == Secrecy::Private { outputs::write_private } else { outputs::write };
+        write(path, &text).map_err(unavailable)
     }
 
     fn write(&self, read: &dp_pvi_data::Rows, format: Format, out: &mut impl Write) -> std::io::Result<()> {

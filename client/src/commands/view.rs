@@ -1,9 +1,9 @@
 //! The ledger as a reader sees it, beside the writer.
 
 use dp_pvi_accounting::DpEvent;
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::{FreezeState, Row, RowBody};
-use dp_pvi_privacy::{Hash, ReleaseId, RunId};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 
 use crate::error::{ClientError, Result};
 

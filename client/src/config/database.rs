@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use serde::Deserialize;
 use tokio_postgres::config::Host;
 

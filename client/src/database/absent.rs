@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use dp_pvi_data::DataFile;
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_reading::origin::Origin;
+use dp_pvi_protocol::origin::Origin;
+use dp_pvi_schema::Schema;
 
 use crate::config::Database;
 use crate::error::Result;

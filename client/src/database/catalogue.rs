@@ -34,13 +34,13 @@ struct Relation {
 }
 
 /// A description with the types of its columns.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) sources: Vec<Planned>,
 }
 
 /// A source with its SELECT.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planned {
     /// Gives the key and the cells, in the order of the keys.
     pub(super) select: String,

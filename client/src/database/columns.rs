@@ -1,7 +1,5 @@
 //! What the cells of columns are: their types, and how their text is meant.
 
-use std::collections::HashSet;
-
 use dp_pvi_data::types::{CellType, Refused};
 use time::{Date, Month};
 use tokio_postgres::Statement;
@@ -30,7 +28,8 @@ pub(super) struct Column {
 /// The columns of a prepared query.
 ///
 /// # Errors
-/// [`ClientError::Data`] for a type whose text is no number, text, truth value or date, and for a name that two columns have.
+/// [`ClientError::Data`] for a type whose text is no number, text, truth value or date. Columns of one name stay apart: the
+/// schema tells whether one of them is meant.
 pub(super) fn of(statement: &Statement) -> Result<Vec<Column>> {
     let columns = statement.columns().iter().map(|column| {
         let (name, kind) = (column.name().to_owned(), column.type_().name());
@@ -40,12 +39,6 @@ pub(super) fn of(statement: &Statement) -> Result<Vec<Column>> {
         }
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;
-    let mut names = HashSet::new();
-    if let Some(twice) = columns.iter().find(|column| !names.insert(column.name.as_str())) {
-        return Err(ClientError::Data(
-            format!("the query has two columns `{}`: name each column once, so that it is plain which one is meant", twice.name).into(),
-        ));
-    }
     if columns.is_empty() {
         return Err(ClientError::Data("the query has no columns: select those that the schema describes".into()));
     }

@@ -23,16 +23,17 @@ mod trial;
 
 pub(crate) use self::trial::of as trial;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dp_pvi_data::DataFile;
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::origin::{Origin as Declared, RowsBy as DeclaredBy};
+use dp_pvi_programs::files::{self, folder_of};
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::origin::{Origin as Declared, RowsBy as DeclaredBy};
+use dp_pvi_schema::Schema;
 
 use tokio::time::timeout;
 
@@ -75,23 +76,10 @@ impl Kept {
         }
         let folder = folder_of(&self.path);
         make_private(folder)?;
-        let fresh = self.path.with_extension("parquet.new");
-        let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", fresh.display()), e));
-        // What a process left that was killed while it was reading.
-        match fs::remove_file(&fresh) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(unavailable(e)),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&fresh).map_err(unavailable)?;
-        let written = read_into(database, schema.unit_column(), &mut file).and_then(|declared| {
-            file.sync_all().and_then(|()| fs::rename(&fresh, &self.path)).map_err(unavailable)?;
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(unavailable)?;
-            Ok(declared)
-        });
-        let declared = written.inspect_err(|_| {
-            // The error says what to do; a file that stays is removed at the next start.
-            let _ = fs::remove_file(&fresh);
-        })?;
+        let unavailable = |e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", self.path.display()), e));
+        let mut fresh = files::Arriving::at(&self.path, 0o600).map_err(unavailable)?;
+        let declared = read_into(database, schema.unit_column(), fresh.file())?;
+        let file = fresh.arrive().map_err(unavailable)?;
         Ok((DataFile::Open { name: database.rows.file().to_owned(), file }, declared))
     }
 
@@ -250,10 +238,6 @@ fn read_text(key: &str, path: &Path) -> Result<String> {
         text.drain(..'\u{feff}'.len_utf8());
     }
     if text.len() as u64 > LONGEST { Err(wrong(format!("is longer than {LONGEST} bytes"))) } else { Ok(text) }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn make_private(folder: &Path) -> Result<()> {

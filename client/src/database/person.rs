@@ -19,7 +19,7 @@ pub(super) type Cell = Option<Box<str>>;
 /// The cells of one row of one source.
 pub(super) type Record = Vec<Cell>;
 
-/// Rows of one person that are looked at, for all rows that are made of them.
+/// Rows of one person that rules look at, summed over the rules and over the rows that are made.
 const MOST_LOOKS: usize = 1 << 30;
 
 /// Gives the rows that the description makes of one person. `groups` has the rows of each source with that person's key, in any order; the first source has
@@ -36,7 +36,10 @@ pub(super) fn rows(
     // A person has one row, or the operator's word for a view says so.
     let base =
         if description.base == 0 { std::slice::from_ref(person) } else { groups.get(description.base).map_or(&[][..], Vec::as_slice) };
-    if base.len().saturating_mul(groups.iter().map(Vec::len).sum()) > MOST_LOOKS {
+    let rules = description.index.iter().chain(description.columns.iter().map(|column| &column.rule));
+    let looked_at = rules.filter_map(Rule::rows).chain(description.keep.iter().map(|keep| &keep.rows));
+    let each = looked_at.filter_map(|rows| groups.get(rows.source)).map(Vec::len).fold(0, usize::saturating_add);
+    if base.len().saturating_mul(each) > MOST_LOOKS {
         return Err(ClientError::Unavailable(
             "one person has too many rows for rules that look at all of them for each: narrow the sources by `where`".into(),
         ));

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 
 use super::read_text;
 use crate::error::{ClientError, Result};

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use dp_pvi_proto::problem::Problem;
-use dp_pvi_reading::origin::Origin as Declared;
+use dp_pvi_programs::problem::Problem;
+use dp_pvi_protocol::origin::Origin as Declared;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::errors::ParquetError;
@@ -52,7 +52,8 @@ async fn described(
     unit_column: Option<&str>,
     file: &mut File,
 ) -> Result<()> {
-    let connection = Connection::open(database, Access::Described { row_security: description.vouched.is_empty() }).await?;
+    let access = Access::Described { row_security: description.vouched.is_empty() };
+    let connection = Connection::open(database, access).await?;
     connection.hold(&select::locks(description)).await?;
     let place = database.rows.file().display().to_string();
     let encoding = connection.ask("SHOW server_encoding").await?;
@@ -72,11 +73,18 @@ async fn described(
             format!("{place}: the database's encoding is Latin-1, and a name or constant has a letter that it lacks").into(),
         ));
     }
-    let plan = Catalogue::read(&connection, description, place).await?.plan()?;
+    let plan = Catalogue::read(&connection, description, place.clone()).await?.plan()?;
     let mut streams = Vec::with_capacity(plan.sources.len());
     for (place, planned) in plan.sources.iter().enumerate() {
         streams.push(Stream::open(&connection, planned, place).await?);
     }
+    // A new index or partition may have come before its table's question was planned. This transaction does not see it, another one does.
+    let again = Connection::open(database, access).await?;
+    if Catalogue::read(&again, description, place.clone()).await?.plan()? != plan {
+        let changed = format!("{place}: the form of a table changed while it was read: start again");
+        return Err(ClientError::Unavailable(Problem::from(changed)));
+    }
+    drop(again);
     let names: Vec<&str> = unit_column.into_iter().chain(description.columns()).collect();
     let mut writer = Writer::new(file, &names, origin)?;
     while let Some(persons) = streams.first_mut() {

@@ -21,8 +21,8 @@ fn relation_name(table: &Table, only: bool) -> String {
     format!("{}{}.{}", if only { "ONLY " } else { "" }, name(&table.schema), name(&table.name))
 }
 
-/// Keeps the tables of a description as they are until the transaction ends: so that what the catalogue says of them is so when their rows are read, and nobody
-/// empties one in between. `TRUNCATE` and changes of a table wait.
+/// Keeps the tables of a description until the transaction ends: `TRUNCATE` and changes of columns, keys and rules wait. New indexes, statistics and partitions do not
+/// wait: the catalogue is asked once more when all questions are planned.
 pub(super) fn locks(description: &Description) -> String {
     let tables = description.sources.iter().map(|source| &source.table).chain(&description.public);
     let tables: BTreeSet<&Table> = tables.filter(|table| !description.vouched.contains(table)).collect();
@@ -34,7 +34,8 @@ pub(super) fn locks(description: &Description) -> String {
 /// partition, whether its rows are stored by another method than PostgreSQL's own, whether functions of the site's stand where the planner calls them, whether operators of
 /// the site's stand among those that are asked with.
 ///
-/// The planner computes what is constant in expressions of indexes, statistics and partition keys. PostgreSQL's own objects have numbers below 16384.
+/// The planner computes what is constant in expressions of indexes, statistics and partition keys. PostgreSQL's own objects have numbers below 16384. Of the site's types
+/// enumerations and arrays of them alone call nothing of the site's when they are compared.
 pub(super) fn relation(table: &Table) -> String {
     format!(
         "SELECT c.oid, c.relkind, c.relrowsecurity, \
@@ -52,8 +53,12 @@ pub(super) fn relation(table: &Table) -> String {
          'pg_catalog.pg_opclass'::pg_catalog.regclass, 'pg_catalog.pg_type'::pg_catalog.regclass) \
          AND (d.refclassid IN ('pg_catalog.pg_proc'::pg_catalog.regclass, 'pg_catalog.pg_operator'::pg_catalog.regclass) \
          OR d.refclassid = 'pg_catalog.pg_opclass'::pg_catalog.regclass AND d.objid = parts.oid \
-         OR d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid IN \
-         (SELECT k.oid FROM pg_catalog.pg_type k WHERE k.typtype NOT IN ('e', 'c') AND k.typcategory <> 'A'))), \
+         OR d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid NOT IN \
+         (SELECT k.oid FROM pg_catalog.pg_type k LEFT JOIN pg_catalog.pg_type e ON e.oid = k.typelem AND k.typcategory = 'A' \
+         WHERE k.typtype = 'e' OR k.typtype = 'b' AND e.typtype = 'e'))) \
+         OR EXISTS (SELECT 1 FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::pg_catalog.int2[]) \
+         JOIN pg_catalog.pg_type k ON k.oid = a.atttypid WHERE k.oid >= 16384 AND k.typtype <> 'e' \
+         AND p.partrelid IN (SELECT c.oid UNION SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t)), \
          EXISTS (SELECT 1 FROM pg_catalog.pg_operator o WHERE o.oid >= 16384 AND o.oprnamespace = 'pg_catalog'::pg_catalog.regnamespace \
          AND o.oprname IN ('=', '<=', '>=') AND (o.oprleft < 16384 OR o.oprright < 16384)) \
          OR EXISTS (SELECT 1 FROM pg_catalog.pg_collation o WHERE o.oid >= 16384 AND o.collname = 'C' AND o.collnamespace = 'pg_catalog'::pg_catalog.regnamespace) \
@@ -111,9 +116,9 @@ pub(super) fn source(source: &Source, key: Family, only: &dyn Fn(&Table) -> bool
     format!("SELECT {cells} FROM {} AS t{joins} WHERE {conditions} ORDER BY {}", from(&source.table), comparable(&own, key))
 }
 
-/// A column whose equality and order are those of its bytes or numbers.
+/// A column whose equality and order are those of its bytes or numbers. As a text: of `varchar` the site may have a default order of its own.
 fn comparable(column: &str, family: Family) -> String {
-    if family == Family::Text { format!("{column} COLLATE pg_catalog.\"C\"") } else { column.to_owned() }
+    if family == Family::Text { format!("{column}::pg_catalog.text COLLATE pg_catalog.\"C\"") } else { column.to_owned() }
 }
 
 fn condition(

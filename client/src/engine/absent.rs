@@ -2,28 +2,35 @@
 
 use std::fs::File;
 
-use dp_pvi_data::{DataFile, Snapshot};
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_data::Snapshot;
+use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_privacy::Units;
+use dp_pvi_schema::Schema;
 
 use crate::config::Engine;
 use crate::error::{ClientError, Result};
 
-fn absent<T>() -> Result<T> {
-    Err(ClientError::config(
-        "engine",
-        "this program was built without the feature `parquet`; take the section out, or build it with that feature".to_owned(),
-    ))
-}
+/// There is none.
+pub(crate) enum Folder {}
 
-pub(crate) fn load(_: &Engine, _: &Schema, _: &[DataFile], _: &[u8; 32], _: File) -> Result<Snapshot> {
-    absent()
-}
+impl Folder {
+    pub(crate) fn take(_: &Engine) -> Result<Self> {
+        Err(ClientError::config(
+            "engine",
+            "this program was built without the feature `parquet`; take the section out, or build it with that feature".to_owned(),
+        ))
+    }
 
-pub(crate) fn fits(_: &Engine, _: &ResolvedTask) -> Result<()> {
-    absent()
-}
+    pub(crate) fn units(&self, _: &Snapshot, _: &Schema, _: File) -> Result<Units<RecordTable>> {
+        match *self {}
+    }
 
-pub(crate) fn ready(_: &Engine) -> Result<()> {
-    absent()
+    pub(crate) fn fits(&self, _: &ResolvedTask) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn ready(&self) -> Result<()> {
+        match *self {}
+    }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::common::{Federation, Outcome, Site, aggregated_task, committed, open_budget, open_task, private_task, program, write};
 use dp_pvi_client::snapshot::Snapshot;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
-use dp_pvi_privacy::{Hash, Ledger};
-use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::Ledger;
+use dp_pvi_programs::identity::{generate_identity, public_identity_to_pem};
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::message::{Role, Signed, Update};
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::noise_aware;
+use dp_pvi_results::document::PosteriorDocument;
 
 #[test]
 fn usage_and_configuration_are_exit_code_2() {
@@ -228,7 +228,7 @@ fn every_run_keeps_its_own_records() {
     let site = Site::new();
     let config = site.config();
     let key = dp_pvi_client::keys::identity(&config.tls.identity).unwrap();
-    let (first, second) = (crate::common::run(), dp_pvi_privacy::RunId { number: 2, ..crate::common::run() });
+    let (first, second) = (crate::common::run(), dp_pvi_names::RunId { number: 2, ..crate::common::run() });
     Snapshot::load(&config, &key).unwrap().join(&first).unwrap();
     let snapshot = Snapshot::load(&config, &key).unwrap();
     assert_eq!(snapshot.run(), None);
@@ -688,7 +688,7 @@ fn predictions_and_report_are_of_one_posterior() {
         let arguments = ["predict", "--posterior", posterior.to_str().unwrap(), "--data", data.to_str().unwrap()];
         Outcome::of(program().args(arguments).args(more).output().unwrap()).expect(0, said)
     };
-    let aware = noise_aware::Posterior {
+    let aware = dp_pvi_posterior::methods::noise_aware::Posterior {
         natural_parameters: vec![7.5, -8.0, 5.0, 20.0],
         signal_to_noise: 3.0,
         noise_share: None,
@@ -705,7 +705,7 @@ fn predictions_and_report_are_of_one_posterior() {
         cells[3].parse::<f64>().unwrap() - cells[2].parse::<f64>().unwrap()
     };
     assert!(width(&default.stdout) > 2.0 * width(&plain.stdout));
-    write(&posterior, document.with_noise_aware(Err(noise_aware::Absent::Unknown)).unwrap().to_json());
+    write(&posterior, document.with_noise_aware(Err(dp_pvi_posterior::methods::noise_aware::Absent::Unknown)).unwrap().to_json());
     assert_eq!(predict(&[], "too narrow").stdout, plain.stdout);
 }
 

@@ -1,8 +1,7 @@
 //! `contrast`: two records compared under a posterior.
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::noise_aware;
+use dp_pvi_results::document::PosteriorDocument;
 
 use crate::common::{Outcome, Site, program, write};
 
@@ -99,8 +98,13 @@ fn a_contrast_is_of_the_posterior_of_the_document() {
     let task = task("family = \"logistic-regression\", approximation = \"full-covariance\"", BINARY);
     let mut aware = full();
     aware.iter_mut().for_each(|number| *number *= 0.25);
-    let aware =
-        noise_aware::Posterior { natural_parameters: aware, signal_to_noise: 3.0, noise_share: None, scales: Vec::new(), precision: None };
+    let aware = dp_pvi_posterior::methods::noise_aware::Posterior {
+        natural_parameters: aware,
+        signal_to_noise: 3.0,
+        noise_share: None,
+        scales: Vec::new(),
+        precision: None,
+    };
     let plain = document(&task, &full());
     let asked = Asked::of(&plain.clone().with_noise_aware(Ok(aware)).unwrap());
     let sd = |more: &[&str], said: &str| {
@@ -108,6 +112,6 @@ fn a_contrast_is_of_the_posterior_of_the_document() {
         asked.ask(&arguments).expect(0, said).json()["sd"].as_f64().unwrap()
     };
     assert!((sd(&[], "") - 1.0).abs() < 1e-12 && (sd(&["--intervals", "plain"], "leaves the noise") - 0.5).abs() < 1e-12);
-    let without = Asked::of(&plain.with_noise_aware(Err(noise_aware::Absent::Unknown)).unwrap());
+    let without = Asked::of(&plain.with_noise_aware(Err(dp_pvi_posterior::methods::noise_aware::Absent::Unknown)).unwrap());
     without.ask(&["age=70", "--against", "age=50"]).expect(0, "too narrow");
 }

@@ -6,7 +6,7 @@ use crate::common::Site;
 use dp_pvi_accounting::event::{DiscreteGaussian, LatticePath};
 use dp_pvi_accounting::{DpEvent, Terms};
 use dp_pvi_client::{keys, ledger};
-use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 
 /// μ = 0.25 under replace-one.
 fn event() -> DpEvent {

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::{Outcome, Site};
 use dp_pvi_accounting::DpEvent;
 use dp_pvi_client::ledger;
-use dp_pvi_privacy::ledger::file::{SecondPlace, SqliteLedger};
+use dp_pvi_names::{Hash, ReleaseId};
+use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError, LedgerIdentity, ReleaseState};
-use dp_pvi_privacy::{Hash, Ledger, ReleaseId};
+use dp_pvi_programs::ledger::{SecondPlace, SqliteLedger};
 
 /// One row more: a data set is frozen, or opened again.
 fn row(site: &Site) {

@@ -1,6 +1,6 @@
 //! What `predict` says of rows that it changes, cannot cut, or would write under a name of its own.
 
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::document::PosteriorDocument;
 
 use super::common::{Outcome, Site, open_task, program, write};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::num::NonZeroUsize;
 
 use dp_pvi_client::rehearsal::{Expected, Where, rehearse};
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::ClientId;
 
 const BINARY: &str = "column = \"y\"\nkind = \"binary\"\npositive = [\"1\"]";
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::common::{Outcome, Site};
-use dp_pvi_proto::process::ignores_hangup;
+use dp_pvi_programs::process::ignores_hangup;
 
 #[test]
 fn signals_end_a_run_cleanly() {

@@ -11,7 +11,7 @@ use super::losses::{NARROWER, REACH, addition};
 use super::plan::Plan;
 use super::pld::Hints;
 use super::steps::{Mechanism, Neighbours, Phase, Sampling};
-use super::{CONTINUOUS_FROM, LARGEST_SHIFT, repetitions, replaces};
+use super::{CONTINUOUS_FROM, LARGEST_SHIFT, check_cells, repetitions};
 use crate::adjacency::{Relation, Terms};
 use crate::event::{DiscreteGaussian, DpEvent};
 use crate::unit::{Delta, Epsilon, SamplingRate};
@@ -88,6 +88,8 @@ enum Noise {
     DiscreteGaussian(f64, u64),
     /// Scale, squared bound, excess, shares, numbers.
     FineDiscreteGaussian(u64, u128, u64, u32, u32),
+    /// Scale, squared bound, shares, numbers, of a sum of terms that the gate checked as cells.
+    FineCells(u64, u128, u32, u32),
 }
 
 /// The verifier has no such pair.
@@ -138,6 +140,7 @@ impl Event {
     fn of_ledger(event: &DpEvent, visits: u64, relation: Relation) -> Result<(Self, bool, Phase), AccountantError> {
         const OTHER: AccountantError = AccountantError::Unsupported("a certificate of anything but Gaussian noise, and samples of it");
         let (mechanism, count) = repetitions(event)?;
+        check_cells(mechanism)?;
         let count = count.checked_mul(visits).ok_or(AccountantError::Unsupported("more than 2^64 repetitions"))?;
         let (released, mut sampling) = match mechanism {
             DpEvent::PoissonSampled { rate, event } if rate.numerator() < SamplingRate::DENOMINATOR => {
@@ -154,12 +157,12 @@ impl Event {
             other => (other, How::None),
         };
         let (noise, terms) = match released {
-            DpEvent::Gaussian { noise, terms } => (Noise::Gaussian(noise.get()), *terms),
+            DpEvent::Gaussian { noise, terms } if !released.sums_cells() => (Noise::Gaussian(noise.get()), *terms),
             DpEvent::DiscreteGaussian(noise) => (fine(noise, 1)?, noise.terms),
             DpEvent::NoiseShares { share, count } => (fine(share, *count)?, share.terms),
             _ => return Err(OTHER),
         };
-        let replaced = replaces(relation, terms);
+        let replaced = relation.replaces(terms);
         match (mechanism, &sampling) {
             // A batch of all units that are replaced one by one is no sample.
             (_, How::FixedBatch(rate)) if *rate >= 1.0 && replaced => sampling = How::None,
@@ -195,6 +198,12 @@ impl Event {
                 let shift = moved / (scale as f64 * f64::from(shares).sqrt()) * NARROWER;
                 Mechanism::Gaussian { sigma: (terms / shift).next_down() }
             }
+            Noise::FineCells(scale, squared, shares, _) => {
+                // The plan doubles here, too, where the sum moves by √2 times the bound.
+                let terms: f64 = if replaced { 2.0 } else { 1.0 };
+                let shift = terms.sqrt() * (squared as f64).sqrt() / (scale as f64 * f64::from(shares).sqrt()) * NARROWER;
+                Mechanism::Gaussian { sigma: (terms / shift).next_down() }
+            }
         };
         Phase { mechanism, sampling, steps: self.count }
     }
@@ -203,7 +212,9 @@ impl Event {
     fn numbers(&self) -> f64 {
         let releases = if let How::RandomAllocation(batches) = self.sampling { super::count(batches) } else { 1.0 };
         match self.noise {
-            Noise::FineDiscreteGaussian(.., numbers) => super::count(self.count) * releases * f64::from(numbers),
+            Noise::FineDiscreteGaussian(.., numbers) | Noise::FineCells(.., numbers) => {
+                super::count(self.count) * releases * f64::from(numbers)
+            }
             Noise::Gaussian(_) | Noise::DiscreteGaussian(..) => 0.0,
         }
     }
@@ -214,6 +225,12 @@ fn fine(noise: &DiscreteGaussian, shares: u32) -> Result<Noise, AccountantError>
     let two = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::ReplaceOne);
     if noise.scale < CONTINUOUS_FROM || shares == 0 || two / f64::from(shares).sqrt() > LARGEST_SHIFT {
         return Err(AccountantError::Unsupported("a certificate of noise on a lattice of fewer than 2^20 steps, or of next to no noise"));
+    }
+    if matches!(noise.terms, Terms::Cells { .. }) {
+        if noise.excess > 0 {
+            return Err(AccountantError::Unsupported("a certificate of a sum of cells that was rounded as a whole"));
+        }
+        return Ok(Noise::FineCells(noise.scale, noise.bound_squared, shares, noise.dimension));
     }
     Ok(Noise::FineDiscreteGaussian(noise.scale, noise.bound_squared, noise.excess, shares, noise.dimension))
 }

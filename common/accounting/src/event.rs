@@ -157,7 +157,7 @@ impl DiscreteGaussian {
     /// L2 sensitivity over noise scale, Δ/s, under `relation`; rounded up.
     #[must_use]
     pub fn sensitivity_ratio(&self, relation: Relation) -> f64 {
-        let factor = f64::from(relation.sensitivity_factor(self.terms));
+        let factor = relation.sensitivity_factor(self.terms);
         #[allow(clippy::cast_precision_loss, reason = "rounded up by the last factor")]
         let ratio = (factor * (self.bound_squared as f64).sqrt() + self.excess as f64) / self.scale as f64;
         ratio * (1.0 + 4.0 * f64::EPSILON)
@@ -201,15 +201,26 @@ impl DpEvent {
     /// Whether the terms of a sum in it are results of several units.
     #[must_use]
     pub(crate) fn sums_shards(&self) -> bool {
+        self.terms() == Some(Terms::ShardResults)
+    }
+
+    /// Whether it is a sum of terms of [`Terms::Cells`], or has one in it.
+    #[must_use]
+    pub(crate) fn sums_cells(&self) -> bool {
+        self.terms().is_some_and(|terms| matches!(terms, Terms::Cells { .. }))
+    }
+
+    /// What the sum in it is of; none where it has no sum.
+    fn terms(&self) -> Option<Terms> {
         match self {
-            Self::NonPrivate | Self::Zcdp { .. } | Self::Approximate { .. } => false,
-            Self::Gaussian { terms, .. } | Self::Laplace { terms, .. } => *terms == Terms::ShardResults,
-            Self::DiscreteGaussian(noise) | Self::NoiseShares { share: noise, .. } => noise.terms == Terms::ShardResults,
+            Self::NonPrivate | Self::Zcdp { .. } | Self::Approximate { .. } => None,
+            Self::Gaussian { terms, .. } | Self::Laplace { terms, .. } => Some(*terms),
+            Self::DiscreteGaussian(noise) | Self::NoiseShares { share: noise, .. } => Some(noise.terms),
             Self::PoissonSampled { event, .. }
             | Self::Composed { event, .. }
             | Self::FixedBatch { event, .. }
             | Self::ShuffledPass { event }
-            | Self::RandomAllocation { event, .. } => event.sums_shards(),
+            | Self::RandomAllocation { event, .. } => event.terms(),
         }
     }
 
@@ -269,8 +280,10 @@ mod tests {
             assert!(relation.may_book_event(relation, &event(Terms::ShardResults)));
         }
         assert!(Relation::ReplaceOne.may_book_event(Relation::AddRemove, &event(Terms::Units)));
+        assert!(Relation::ReplaceOne.may_book_event(Relation::AddRemove, &event(Terms::Cells { cells: 3 })));
         assert!(!Relation::ReplaceOne.may_book_event(Relation::AddRemove, &event(Terms::ShardResults)));
         assert!(!Relation::AddRemove.may_book_event(Relation::ReplaceOne, &event(Terms::Units)));
+        assert!(!Relation::AddRemove.may_book_event(Relation::ReplaceOne, &event(Terms::Cells { cells: 3 })));
         assert!(Relation::ReplaceOne.may_book_event(Relation::AddRemove, &DpEvent::NonPrivate));
     }
 
@@ -282,6 +295,9 @@ mod tests {
             hex(DpEvent::Gaussian { noise: NoiseMultiplier::new(1.5).unwrap(), terms: Terms::ShardResults }),
             "0101000000000000f83f01"
         );
+        // The rule is in the bytes, with the number of cells: a ledger that does not know it refuses them.
+        let cells = DpEvent::Gaussian { noise: NoiseMultiplier::new(1.5).unwrap(), terms: Terms::Cells { cells: 300 } };
+        assert_eq!(hex(cells), "0101000000000000f83f02ac02");
         assert_eq!(hex(sampled()), "0104034d022780804080808080808080808080 0103d2010000c801".replace(' ', ""));
         let scale = NoiseMultiplier::new(1.5).unwrap();
         let laplace = DpEvent::Laplace { scale, terms: Terms::Units };

@@ -88,7 +88,7 @@ fn plain_gaussian_rows_to_1e_12() {
 #[test]
 fn advantage_of_the_gaussian() {
     for row in rows("gaussian", "advantage") {
-        let ratio = f64::from(relation(row).sensitivity_factor(Terms::Units)) / number(row, "sigma");
+        let ratio = relation(row).sensitivity_factor(Terms::Units) / number(row, "sigma");
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of steps")]
         let gdp = Gdp::of_ratio(ratio).repeated(number(row, "T") as u64);
         close(gdp.delta(Epsilon::ZERO), number(row, "advantage"), 1e-12, &row["id"]);

@@ -18,8 +18,8 @@
 //!
 //! | event | add-remove (of units) | replace-one, or shards | filter | plan |
 //! |---|---|---|---|---|
-//! | Gaussian | shift 1 | shift 2 | μ² | closed form |
-//! | discrete Gaussian, also a sum of shares | Δ | 2Δ | μ² with margin from s = 2²⁰, else ρ | its own lattice, one coordinate |
+//! | Gaussian | shift 1 | shift 2, of cells √2 | μ² | closed form |
+//! | discrete Gaussian, also a sum of shares | Δ | 2Δ, of cells √2·Δ | μ² with margin from s = 2²⁰, else ρ | its own lattice, one coordinate |
 //! | Laplace | ε = 1/b | ε = 2/b | Rényi, closed form | its own pair |
 //! | Poisson-sampled Gaussian | (1−q)N(0)+qN(1), N(0), both directions | pair B | Rényi | the same pairs |
 //! | batch of fixed size | the Poisson pair with shift 2 | pair D | Rényi of the same pairs | the same pairs |
@@ -31,7 +31,7 @@
 //! Client-level privacy is the same with a unit for a client, under replace-one. Why each pair is the right one: [`pld`].
 //!
 //! # What is proved and what is measured
-//! * [`crate::proofs`]: the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by `MARGIN` or an addition to δ
+//! * [`crate::proofs`]: the sensitivity of sums of cells; the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by `MARGIN` or an addition to δ
 //!   ([`PrivacyLoss::numerical_margin`] says so); domination of pair B and the error of its quadrature; bounds by products of transforms.
 //! * Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]), and those of pair D, are quadratures between bounds that are measured (ten
 //!   times what halving the panels changes) and capped by the proved divergence without sampling. Those of [`rdp`]'s add-remove curve are
@@ -70,6 +70,8 @@ pub mod tutorial {
 pub mod unit;
 pub mod zcdp;
 
+#[cfg(test)]
+mod cells;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
@@ -232,10 +234,11 @@ impl Cost {
     }
 
     fn without_size(mechanism: &DpEvent, relation: Relation) -> Result<Option<Self>, AccountantError> {
+        check_cells(mechanism)?;
         match mechanism {
             DpEvent::NonPrivate => Ok(None),
             DpEvent::Gaussian { noise, terms } => {
-                let ratio = f64::from(relation.sensitivity_factor(*terms)) / noise.get() * (1.0 + 2.0 * f64::EPSILON);
+                let ratio = relation.sensitivity_factor(*terms) / noise.get() * (1.0 + 2.0 * f64::EPSILON);
                 Ok(Some(Self::unsampled(ratio, true, false)))
             }
             DpEvent::DiscreteGaussian(noise) => {
@@ -252,13 +255,13 @@ impl Cost {
                 DpEvent::NonPrivate => Ok(None),
                 DpEvent::Gaussian { noise, terms } => {
                     let ratio = 1.0 / noise.get() * (1.0 + 2.0 * f64::EPSILON);
-                    Ok(Some(Self::sampled(ratio, *rate, replaces(relation, *terms), false)))
+                    Ok(Some(Self::sampled(ratio, *rate, relation.replaces(*terms), false)))
                 }
                 DpEvent::DiscreteGaussian(noise) => {
                     let noise = checked(noise)?;
                     let ratio = DiscreteGaussian { terms: Terms::Units, ..*noise }.sensitivity_ratio(Relation::AddRemove);
                     let fine = noise.scale >= CONTINUOUS_FROM && ratio <= LARGEST_SHIFT;
-                    Ok(Some(if !replaces(relation, noise.terms) {
+                    Ok(Some(if !relation.replaces(noise.terms) {
                         let cost = Self::sampled(ratio, *rate, false, false);
                         // Its divergences hold on any lattice, its loss distribution on a fine one.
                         Self { pairing: cost.pairing.filter(|_| fine), ..cost }
@@ -272,7 +275,7 @@ impl Cost {
                 _ => Err(AccountantError::Unsupported("Poisson sampling around anything but one Gaussian release")),
             },
             DpEvent::Laplace { scale, terms } => {
-                let epsilon = f64::from(relation.sensitivity_factor(*terms)) / scale.get() * (1.0 + 2.0 * f64::EPSILON);
+                let epsilon = relation.sensitivity_factor(*terms) / scale.get() * (1.0 + 2.0 * f64::EPSILON);
                 Ok(Some(Self::by_curve(Curve::laplace(epsilon), 0.0)))
             }
             DpEvent::Zcdp { rho } => {
@@ -291,8 +294,8 @@ impl Cost {
             DpEvent::FixedBatch { batch, units, event } => Self::fixed_batch(*batch, *units, event, relation),
             DpEvent::ShuffledPass { event } => match event.as_ref() {
                 DpEvent::NonPrivate => Ok(None),
-                DpEvent::Gaussian { terms, .. } | DpEvent::Laplace { terms, .. } if replaces(relation, *terms) => Self::of(event, relation),
-                DpEvent::DiscreteGaussian(noise) if replaces(relation, noise.terms) => Self::of(event, relation),
+                DpEvent::Gaussian { terms, .. } | DpEvent::Laplace { terms, .. } if relation.replaces(*terms) => Self::of(event, relation),
+                DpEvent::DiscreteGaussian(noise) if relation.replaces(noise.terms) => Self::of(event, relation),
                 DpEvent::Gaussian { .. } | DpEvent::Laplace { .. } | DpEvent::DiscreteGaussian(_) => {
                     Err(AccountantError::Unsupported(steps::SHUFFLED))
                 }
@@ -322,7 +325,7 @@ impl Cost {
                 Ok(Some(if batch == units {
                     Self::unsampled(shift, true, false)
                 } else {
-                    sampled(shift, replaces(relation, *terms), false)
+                    sampled(shift, relation.replaces(*terms), false)
                 }))
             }
             DpEvent::DiscreteGaussian(noise) => {
@@ -331,7 +334,7 @@ impl Cost {
                 let fine = noise.scale >= CONTINUOUS_FROM;
                 // On a coarse lattice no amplification is proved.
                 Ok(Some(if fine && batch < units && shift <= LARGEST_SHIFT {
-                    sampled(shift, replaces(relation, noise.terms), true)
+                    sampled(shift, relation.replaces(noise.terms), true)
                 } else {
                     Self::unsampled(shift, fine, true)
                 }))
@@ -350,10 +353,10 @@ impl Cost {
             return Err(AccountantError::Unsupported("a random allocation around anything but one Gaussian release a batch"));
         }
         let (shift, replaced, fine) = match event {
-            DpEvent::Gaussian { noise, terms } => (1.0 / noise.get() * (1.0 + 2.0 * f64::EPSILON), replaces(relation, *terms), true),
+            DpEvent::Gaussian { noise, terms } => (1.0 / noise.get() * (1.0 + 2.0 * f64::EPSILON), relation.replaces(*terms), true),
             DpEvent::DiscreteGaussian(noise) => {
                 let shift = DiscreteGaussian { terms: Terms::Units, ..*checked(noise)? }.sensitivity_ratio(Relation::AddRemove);
-                (shift, replaces(relation, noise.terms), noise.scale >= CONTINUOUS_FROM && shift <= LARGEST_SHIFT)
+                (shift, relation.replaces(noise.terms), noise.scale >= CONTINUOUS_FROM && shift <= LARGEST_SHIFT)
             }
             _ => return Ok(None),
         };
@@ -390,9 +393,21 @@ impl Cost {
     }
 }
 
-/// Whether a sampled term changes rather than appears.
-fn replaces(relation: Relation, terms: Terms) -> bool {
-    relation.sensitivity_factor(terms) == 2
+/// Sums of cells are accounted where every unit takes part: the rule bounds a term in the 2-norm, and no pair for samples of such terms is proved to be better
+/// than that of [`Terms::Units`].
+fn check_cells(mechanism: &DpEvent) -> Result<(), AccountantError> {
+    match mechanism {
+        DpEvent::PoissonSampled { event, .. }
+        | DpEvent::FixedBatch { event, .. }
+        | DpEvent::ShuffledPass { event }
+        | DpEvent::RandomAllocation { event, .. }
+            if event.sums_cells() =>
+        {
+            Err(AccountantError::Unsupported("a sample, a batch or a pass of a sum of cells"))
+        }
+        DpEvent::Laplace { .. } if mechanism.sums_cells() => Err(AccountantError::Unsupported("Laplace noise on a sum of cells")),
+        _ => Ok(()),
+    }
 }
 
 fn checked(noise: &DiscreteGaussian) -> Result<&DiscreteGaussian, AccountantError> {

@@ -5,6 +5,11 @@ pub mod discrete_gaussian {
     #![doc = include_str!("../proofs/discrete_gaussian.md")]
 }
 
+/// Sensitivity of sums of terms that are not negative.
+pub mod cells {
+    #![doc = include_str!("../proofs/cells.md")]
+}
+
 /// Poisson sampling where a term is replaced.
 pub mod pair_b {
     #![doc = include_str!("../proofs/pair_b.md")]

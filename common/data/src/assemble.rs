@@ -2,8 +2,9 @@
 
 use crate::cache::{Cache, Place, Writer};
 use crate::changes::Changes;
-use crate::encode::{Encoded, Encoder, Fate, Purpose};
+use crate::encode::{Encoded, Encoder, Fate, Form, Purpose};
 use crate::error::{DataError, RowProblem};
+use crate::rows::places;
 use crate::screen::{Reasons, Screen};
 use crate::source::{RowError, Sink, field_name};
 use crate::{Changed, LocalCounts, Unreadable};
@@ -19,6 +20,8 @@ pub(crate) struct Assembler<'s> {
     schema: &'s Schema,
     purpose: Purpose,
     encoder: Encoder<'s>,
+    /// Of the table's records.
+    dimension: usize,
     row: Encoded,
     units: UnitsOf,
     table: Place,
@@ -30,8 +33,6 @@ pub(crate) struct Assembler<'s> {
     unreadable: Vec<Unreadable>,
     /// What the schema changed in rows that are to be predicted.
     changes: Option<Changes>,
-    /// Most entries of one unit, where there is a limit: a unit that has more contributes nothing.
-    room: Option<u64>,
     /// Field of the column whose text is wanted, and that text of every row.
     id: Option<usize>,
     ids: Vec<String>,
@@ -75,13 +76,9 @@ enum UnitsOf {
 struct Persons {
     id: Vec<u8>,
     numbers: HashMap<Box<[u8]>, u32>,
-    /// Entries of every person's kept records.
-    entries: Vec<u64>,
     records: Vec<OfPerson>,
     indices: Vec<u32>,
     values: Vec<f64>,
-    /// Records that do not fit, of persons who have too many.
-    left_out: u64,
 }
 
 /// A kept record: whose it is, where its entries end, and its other numbers.
@@ -95,21 +92,25 @@ struct OfPerson {
 }
 
 impl<'s> Assembler<'s> {
-    pub(crate) fn new(schema: &'s Schema, purpose: Purpose) -> Self {
+    pub(crate) fn new(schema: &'s Schema, purpose: Purpose, form: Form) -> Self {
         let grouped = purpose.has_labels() && schema.unit_column().is_some();
+        let dimension = match form {
+            Form::Cells => places(schema),
+            Form::Rows => schema.dimension() as usize,
+        };
         Self {
             schema,
             purpose,
-            encoder: Encoder::new(schema, purpose),
+            encoder: Encoder::new(schema, purpose, form),
+            dimension,
             row: Encoded::default(),
             units: if grouped { UnitsOf::Persons(Persons::default()) } else { UnitsOf::Records },
-            table: Place::Memory(RecordTable::builder(schema.dimension() as usize)),
+            table: Place::Memory(RecordTable::builder(dimension)),
             records: 0,
             dropped: 0,
             reasons: Reasons::default(),
             unreadable: Vec::new(),
             changes: (purpose == Purpose::Prediction).then(Changes::default),
-            room: None,
             id: None,
             ids: Vec::new(),
         }
@@ -123,12 +124,7 @@ impl<'s> Assembler<'s> {
 
     /// Puts the units into a file in place of memory.
     pub(crate) fn onto_disk(self, file: File) -> Self {
-        Self { table: Place::Disk(Writer::new(file, self.schema.dimension() as usize)), ..self }
-    }
-
-    /// Units with more entries contribute nothing.
-    pub(crate) fn holding(self, entries: Option<u64>) -> Self {
-        Self { room: entries, ..self }
+        Self { table: Place::Disk(Writer::new(file, self.dimension)), ..self }
     }
 
     /// The finished table, in memory.
@@ -154,7 +150,7 @@ impl<'s> Assembler<'s> {
         let units = match self.units {
             UnitsOf::Records => self.records,
             UnitsOf::Persons(persons) => {
-                self.reasons.room += persons.fill(&mut self.table, self.room)?;
+                persons.fill(&mut self.table)?;
                 persons.numbers.len() as u64
             }
         };
@@ -210,17 +206,12 @@ impl Sink for Assembler<'_> {
             }
         };
         self.dropped += u64::from(fate == Fate::Dropped);
-        let entries = self.row.indices.len() as u64;
-        // No word of other units, nor of how many there are: see "Surplus under add-remove" in `layouts.md`.
-        let fits = |entries: u64| self.room.is_none_or(|most| entries <= most);
         match &mut self.units {
             UnitsOf::Records => {
                 self.table.start_unit();
                 self.table.holds()?;
-                match fate {
-                    Fate::Kept if fits(entries) => self.table.push_record(self.row.view())?,
-                    Fate::Kept => self.reasons.room += 1,
-                    Fate::Dropped => {}
+                if fate == Fate::Kept {
+                    self.table.push_record(self.row.view())?;
                 }
             }
             UnitsOf::Persons(persons) => {
@@ -236,17 +227,11 @@ impl Sink for Assembler<'_> {
                     }
                 }
                 let person = persons.number();
-                let held = &mut persons.entries[person as usize];
                 if fate == Fate::Kept {
-                    *held = held.saturating_add(entries);
-                }
-                if fate == Fate::Kept && !fits(*held) {
-                    persons.left_out += 1;
-                } else if fate == Fate::Kept {
-                    persons.indices.extend_from_slice(&self.row.indices);
-                    persons.values.extend_from_slice(&self.row.values);
+                    let RecordView { indices, values, target, offset, extra } = self.row.view();
+                    persons.indices.extend_from_slice(indices);
+                    persons.values.extend_from_slice(values);
                     let end = persons.indices.len();
-                    let Encoded { target, offset, extra, .. } = self.row;
                     persons.records.push(OfPerson { person, end, target, offset, extra });
                 }
             }
@@ -274,29 +259,6 @@ impl Sink for Assembler<'_> {
     }
 }
 
-/// Two tables from one reading.
-pub(crate) struct Both<'s> {
-    pub(crate) plain: Assembler<'s>,
-    pub(crate) by_formula: Assembler<'s>,
-}
-
-impl Sink for Both<'_> {
-    fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
-        self.plain.row(row)?;
-        self.by_formula.row(row)
-    }
-
-    fn broken(&mut self, problem: LineProblem, rest: &impl Row) -> Result<(), RowError> {
-        self.plain.broken(problem, rest)?;
-        self.by_formula.broken(problem, rest)
-    }
-
-    fn nothing(&mut self) {
-        self.plain.nothing();
-        self.by_formula.nothing();
-    }
-}
-
 impl Persons {
     /// The number of the person with the current id; persons are numbered as they first occur.
     fn number(&mut self) -> u32 {
@@ -306,14 +268,11 @@ impl Persons {
         // A table holds fewer than 2^32 units; `fill` would fail before this count is reached.
         let number = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         self.numbers.insert(self.id.as_slice().into(), number);
-        self.entries.push(0);
         number
     }
 
-    /// Puts the records of every person side by side, in file order within the person. A person who has more entries than `most` contributes nothing, in whatever order
-    /// the rows are; returns how many records these have.
-    fn fill(&self, table: &mut Place, most: Option<u64>) -> Result<u64, DataError> {
-        let mut left_out = self.left_out;
+    /// Puts the records of every person side by side, in file order within the person.
+    fn fill(&self, table: &mut Place) -> Result<(), DataError> {
         let mut order: Vec<usize> = (0..self.records.len()).collect();
         order.sort_by_key(|&record| self.records[record].person);
         let mut next = order.into_iter().peekable();
@@ -323,89 +282,10 @@ impl Persons {
             while let Some(record) = next.next_if(|&record| self.records[record].person == person) {
                 let OfPerson { end, target, offset, extra, .. } = self.records[record];
                 let start = record.checked_sub(1).map_or(0, |before| self.records[before].end);
-                if most.is_some_and(|most| self.entries[person as usize] > most) {
-                    left_out += 1;
-                    continue;
-                }
                 let (indices, values) = (&self.indices[start..end], &self.values[start..end]);
                 table.push_record(RecordView { indices, values, target, offset, extra })?;
             }
         }
-        Ok(left_out)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use dp_pvi_privacy::UnitTable;
-    use dp_pvi_schema::Schema;
-
-    use super::{Assembled, Assembler};
-    use crate::distinct::read_files;
-    use crate::encode::Purpose;
-    use crate::source::Reading;
-
-    /// Records of every unit that are held with so many entries of each. A row has two entries where x is not 0, and one otherwise.
-    fn held(rows: &str, unit_column: bool, room: u64) -> Vec<usize> {
-        let table = assembled(rows, unit_column, room).table;
-        (0..table.len()).map(|unit| table.unit(unit).records().count()).collect()
-    }
-
-    fn assembled(rows: &str, unit_column: bool, room: u64) -> Assembled {
-        let head = if unit_column { "unit_column = \"patient\"\n" } else { "other_columns = \"ignore\"\n" };
-        let text = format!(
-            "{head}[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
-             centre = 0\nscale = 1\n"
-        );
-        let schema = Schema::parse(&text).unwrap().with_formula("y ~ x", &[]).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("records.csv");
-        std::fs::write(&path, format!("patient,x,y\n{rows}")).unwrap();
-        let mut assembler = Assembler::new(&schema, Purpose::Run).holding(Some(room));
-        read_files(Reading { schema: &schema, purpose: Purpose::Run, id: None, others: false }, &[path], &mut assembler).unwrap();
-        assembler.finish().unwrap()
-    }
-
-    /// The site's own people hear of it; a file without a formula leaves nothing out so.
-    #[test]
-    fn what_a_formula_leaves_out_is_counted() {
-        for (rows, unit_column, left_out) in
-            [("a,1,1\na,1,1\na,0,1\nb,1,1\n", true, 3), ("a,0,1\na,1,1\nb,1,1\na,1,1\n", true, 3), ("a,1,1\nb,0,1\n", false, 0)]
-        {
-            let screen = assembled(rows, unit_column, 4).screen;
-            assert_eq!((screen.left_out(), screen.count()), (left_out, left_out), "{rows}");
-        }
-        assert_eq!(assembled("a,1,1\nb,0,1\n", false, 1).screen.left_out(), 1);
-    }
-
-    /// Otherwise one unit's records would decide whether another's are in the sum.
-    #[test]
-    fn what_is_held_of_a_unit_does_not_depend_on_other_units() {
-        let room = 4;
-        let others = "b,1,1\nb,1,0\nb,1,1\nc,0,1\n";
-        for first in ["a,1,1\n", "a,0,1\n", "a,1,1\na,1,1\na,1,1\na,1,1\n"] {
-            assert_eq!(held(&format!("{first}{others}"), true, room)[1..], [0, 1], "{first}");
-        }
-        for first in ["a,1,1\n", "a,0,1\n"] {
-            assert_eq!(held(&format!("{first}b,1,1\nc,0,1\n"), false, 2)[1..], [1, 1], "{first}");
-        }
-    }
-
-    /// Which of a person's rows come first may depend on others, where rows come from a database.
-    #[test]
-    fn a_person_with_more_than_fits_contributes_nothing_in_any_order() {
-        assert_eq!(held("a,1,1\na,1,1\na,0,1\nb,1,1\n", true, 4), [0, 1]);
-        assert_eq!(held("a,0,1\na,1,1\nb,1,1\na,1,1\n", true, 4), [0, 1]);
-        assert_eq!(held("a,1,1\na,1,1\nb,1,1\n", true, 4), [2, 1]);
-    }
-
-    /// Sums have a term for every unit: otherwise removing one would let another in, and move a sum by two terms.
-    #[test]
-    fn removing_a_unit_lets_no_other_in() {
-        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\na,1,1\n", true, 4), [2, 1, 1]);
-        assert_eq!(held("b,1,1\nc,1,1\n", true, 4), [1, 1]);
-        assert_eq!(held("a,1,1\nb,1,1\nc,1,1\n", false, 2), [1, 1, 1]);
+        Ok(())
     }
 }

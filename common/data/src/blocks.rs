@@ -24,9 +24,10 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::{Type, TypePtr};
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::Units;
 use dp_pvi_privacy::parts::SiteKey;
 use dp_pvi_privacy::stored::UnitStore;
-use dp_pvi_privacy::{Hash, Units};
 use dp_pvi_records::RecordTable;
 use zeroize::Zeroizing;
 

@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use chacha20poly1305::aead::Aead;
 use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
@@ -267,6 +268,23 @@ impl UnitStore<RecordTable> for Cache {
 
     fn reader(&self) -> Box<dyn UnitReader<RecordTable> + '_> {
         Box::new(Reader { cache: self, buffer: Buffer::default(), window: RecordTable::empty(self.dimension) })
+    }
+}
+
+/// A cache that others use, too.
+pub(crate) struct OfMany(pub(crate) Arc<Cache>);
+
+impl UnitStore<RecordTable> for OfMany {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn whole(&self) -> Result<RecordTable, Unread> {
+        self.0.whole()
+    }
+
+    fn reader(&self) -> Box<dyn UnitReader<RecordTable> + '_> {
+        self.0.reader()
     }
 }
 

@@ -7,6 +7,7 @@
 //! Files are compared by their records, in any order: by all columns, and by what the schema makes of a record. So a copy is one in another format, encoding or order, too.
 
 use std::collections::HashMap;
+use std::f64::consts::PI;
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::slice;
@@ -17,7 +18,7 @@ use dp_pvi_schema::public::Extra;
 use dp_pvi_schema::{Blanks, text};
 use sha2::{Digest as _, Sha256};
 
-use crate::encode::{Encoded, Encoder, Fate, Purpose};
+use crate::encode::{Encoded, Encoder, Fate, Form, Purpose};
 use crate::error::DataError;
 use crate::files;
 use crate::source::{Reading, RecordFile, RowError, Sink};
@@ -27,6 +28,12 @@ const FEW: usize = 3;
 
 /// So many records that are expected not to be in the other file, and all of which are, are no chance: it has a probability of about e⁻²⁰.
 const NO_CHANCE: f64 = 20.0;
+
+/// Two files whose records the schema reads alike, each as often, are copies where chance makes such files less often than so.
+const CHANCE: f64 = 1e-9;
+
+/// A file all of whose records another one has is shown where the other one has hardly more.
+const NEARLY: f64 = 0.9;
 
 /// Distinct records of all files that are kept for the comparison, some ten bytes each; of larger files a sample of the records.
 const KEPT: usize = 1 << 20;
@@ -105,7 +112,7 @@ fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>,
     for (position, one) in tables.iter().enumerate() {
         for (before, other) in tables[..position].iter().enumerate() {
             let names = || (files[position].name().to_owned(), files[before].name().to_owned());
-            if one.all.is_copy(&other.all) {
+            if one.all.is_copy(&other.all) || one.read.is_copy(&other.read) && one.read.chance() < CHANCE {
                 let (path, other) = names();
                 return Err(DataError::SameContent { path, other });
             }
@@ -123,7 +130,7 @@ fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>,
             };
             if all.is_told() || all.is_whole() {
                 found.push(shared(all, true));
-            } else if read.is_told() {
+            } else if read.is_told() || read.is_whole() && small.read.count as f64 > NEARLY * large.read.count as f64 {
                 found.push(shared(read, false));
             }
         }
@@ -166,6 +173,14 @@ impl Rows {
 
     fn is_copy(&self, other: &Self) -> bool {
         (self.count, self.sum) == (other.count, other.sum) && self.kept.len() >= FEW
+    }
+
+    /// The probability that other records, drawn as these were, are the same, each as often: two Poisson numbers of mean c are equal with a
+    /// probability of about 1/√(4πc), and the number of one kind of rows follows from all others.
+    fn chance(&self) -> f64 {
+        let each = |count: &u64| (4.0 * PI * *count as f64).sqrt().recip();
+        let most = self.kept.values().max().map_or(1.0, each);
+        self.kept.values().map(each).product::<f64>() / most
     }
 }
 
@@ -226,7 +241,7 @@ impl FileRows {
         let files = slice::from_ref(file);
         let table = match reading.schema.content() {
             Content::Table => {
-                let encoder = Encoder::new(reading.schema, Purpose::Run);
+                let encoder = Encoder::new(reading.schema, Purpose::Run, Form::Cells);
                 let mut comparing = Comparing { rows, encoder, encoded: Encoded::default(), fields: 0, others: 0, bytes: Vec::new() };
                 files::read(Reading { others: true, ..reading }, file, &mut comparing)?;
                 return Ok(comparing.rows);

@@ -1,14 +1,13 @@
 //! One row through the schema: cells in, entries of the feature row and target out.
 
 use crate::error::CellProblem;
+use crate::rows::{Cells, Row as MadeRow};
 use dp_pvi_records::{CellValue, RecordView, Row};
 use dp_pvi_schema::dates::{DateRule, NoDate};
-use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace};
 use dp_pvi_schema::public::Extra;
 use dp_pvi_schema::text::{self, NoId};
 use dp_pvi_schema::{
-    BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, LabelKind, Matching, NumberRule, Outside, Place, Schema,
-    SurvivalRule,
+    BooleanRule, CategoryRule, CellPolicy, ColumnKind, EntryRule, LabelKind, Matching, NumberRule, Outside, Place, Schema, SurvivalRule,
 };
 use std::collections::HashMap;
 
@@ -59,18 +58,22 @@ pub(crate) enum CellEvent {
     Level(usize),
 }
 
-/// An encoded row; reused from row to row.
+/// What becomes of a record's cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// They are kept as they are, see [`crate::rows`].
+    Cells,
+    /// The formula makes a row of them.
+    Rows,
+}
+
+/// An encoded record; reused from record to record.
 #[derive(Default)]
 pub(crate) struct Encoded {
-    pub(crate) indices: Vec<u32>,
-    pub(crate) values: Vec<f64>,
+    pub(crate) row: MadeRow,
     pub(crate) target: f64,
-    pub(crate) offset: f64,
     pub(crate) extra: Extra,
-    /// For formulas, and for fills by other cells: one cell a column, and whether it had no value.
-    cells: Vec<Cell>,
-    filled: Vec<bool>,
-    space: RowSpace,
+    cells: Cells,
     /// Why the schema drops the row, if it does: the first of its reasons.
     pub(crate) dropped: Option<Fault>,
 }
@@ -93,6 +96,7 @@ pub(crate) struct Fault {
 pub(crate) struct Encoder<'s> {
     schema: &'s Schema,
     purpose: Purpose,
+    form: Form,
     /// Per column, for categories.
     levels: Vec<Option<Levels>>,
     /// Texts of missing values that are numbers.
@@ -128,13 +132,13 @@ enum Coded {
 }
 
 impl<'s> Encoder<'s> {
-    pub(crate) fn new(schema: &'s Schema, purpose: Purpose) -> Self {
+    pub(crate) fn new(schema: &'s Schema, purpose: Purpose, form: Form) -> Self {
         let levels = schema.columns().iter().map(|column| match &column.kind {
             ColumnKind::Category(rule) => Some(Levels::new(rule)),
             _ => None,
         });
         let tokens = schema.missing_tokens().iter().filter_map(|token| token.parse().ok());
-        Self { schema, purpose, levels: levels.collect(), tokens: tokens.collect() }
+        Self { schema, purpose, form, levels: levels.collect(), tokens: tokens.collect() }
     }
 
     /// Number of the label's first field.
@@ -150,17 +154,14 @@ impl<'s> Encoder<'s> {
     /// Encodes a row. Every cell is looked at, so that a rejected one is found wherever it stands; after an error `out` holds nothing
     /// of use.
     pub(crate) fn encode(&self, row: &impl Row, out: &mut Encoded, watch: &mut impl Watch) -> Result<Fate, Fault> {
-        out.indices.clear();
-        out.values.clear();
+        out.row.indices.clear();
+        out.row.values.clear();
         out.target = 0.0;
-        out.offset = 0.0;
+        out.row.offset = 0.0;
         out.extra = Extra::NONE;
         out.cells.clear();
-        out.filled.clear();
         out.dropped = None;
         let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
-        let design = self.schema.design();
-        let has_fills = !self.schema.fills().is_empty();
         for (field, column) in self.schema.columns().iter().enumerate() {
             let coded = match &column.kind {
                 ColumnKind::Number(rule) => self.read(row, field, |cell| number(rule, cell, numbers, field, watch)),
@@ -174,10 +175,14 @@ impl<'s> Encoder<'s> {
             if let Coded::Drop(problem) = coded {
                 out.drop(row, field, problem);
             }
-            if design.is_some() || has_fills {
-                out.remember(column, &coded);
-            } else {
-                out.push_column(column, &coded);
+            let value = match coded {
+                Coded::Number(value) => Some(value),
+                Coded::Level(level) => Some(f64::from(level)),
+                Coded::Absent | Coded::Drop(_) => None,
+            };
+            match self.form {
+                Form::Rows => out.cells.push(&column.kind, value),
+                Form::Cells => out.keep(field, value, &column.kind),
             }
         }
         if self.purpose.has_labels() {
@@ -194,18 +199,10 @@ impl<'s> Encoder<'s> {
             }
         }
         let fate = if out.dropped.is_none() { Fate::Kept } else { Fate::Dropped };
-        if fate == Fate::Kept {
-            out.fill(self.schema);
-            match design {
-                Some(design) => out.push_row(design),
-                None if has_fills => out.push_cells(self.schema),
-                None => {}
-            }
-            if design.is_none() {
-                self.schema.intercept().into_iter().for_each(|position| out.push(position, 1.0));
-            }
-            let norm = out.bound_norm(self.schema.row_norm_bound());
-            watch.row(&out.indices, norm);
+        if fate == Fate::Kept && self.form == Form::Rows {
+            let norm = out.row.make(self.schema, &mut out.cells);
+            out.extra.weight = out.row.weight;
+            watch.row(&out.row.indices, norm);
         }
         Ok(fate)
     }
@@ -300,13 +297,9 @@ impl<'s> Encoder<'s> {
                             Some(suffix) => text.strip_suffix(suffix.as_bytes()).unwrap_or(text),
                             None => text,
                         };
-                        let is_listed = |texts: &[String]| match cell {
-                            CellValue::Boolean(_) => listed_in_any_case(texts, text),
-                            _ => listed(texts, text),
-                        };
                         match negative {
-                            _ if is_listed(positive) => Some(1),
-                            Some(negative) => is_listed(negative).then_some(0),
+                            _ if listed(positive, text) => Some(1),
+                            Some(negative) => listed(negative, text).then_some(0),
                             // `Yes` where `yes` is listed is not just any other text.
                             None => (!listed_in_any_case(positive, text)).then_some(0),
                         }
@@ -360,7 +353,7 @@ impl<'s> Encoder<'s> {
     fn present<'a>(&self, cell: CellValue<'a>) -> Option<CellValue<'a>> {
         match cell {
             CellValue::Null => None,
-            CellValue::Text(text) if listed(self.schema.missing_tokens(), text) => None,
+            CellValue::Text(text) if text.is_empty() || listed(self.schema.missing_tokens(), text) => None,
             // A stored number is what its text would be.
             CellValue::Integer(value) if self.tokens.contains(&(value as f64)) => None,
             CellValue::Number(value) if self.tokens.contains(&value) => None,
@@ -372,8 +365,8 @@ impl<'s> Encoder<'s> {
 impl Encoded {
     /// The row as a record.
     pub(crate) fn view(&self) -> RecordView<'_> {
-        let Self { target, offset, extra, .. } = *self;
-        RecordView { indices: &self.indices, values: &self.values, target, offset, extra }
+        let Self { target, extra, .. } = *self;
+        RecordView { indices: &self.row.indices, values: &self.row.values, target, offset: self.row.offset, extra }
     }
 
     /// Notes why the schema drops the row.
@@ -381,84 +374,19 @@ impl Encoded {
         self.dropped.get_or_insert_with(|| fault(row, field, problem));
     }
 
-    #[inline]
-    fn push(&mut self, index: u32, value: f64) {
-        if value != 0.0 {
-            self.indices.push(index);
-            self.values.push(value);
-        }
-    }
-
-    /// The entries of one column, where no formula says otherwise.
-    fn push_column(&mut self, column: &Column, coded: &Coded) {
-        match (&column.kind, coded) {
-            (ColumnKind::Number(rule), Coded::Number(value)) => self.push(column.offset, rule.encode(*value)),
-            (ColumnKind::Number(rule), Coded::Absent) => {
-                rule.fill.into_iter().for_each(|fill| self.push(column.offset, rule.encode(fill)));
-            }
-            (ColumnKind::Category(rule), Coded::Level(level)) => {
-                rule.entries(*level).iter().for_each(|(position, value)| self.push(column.offset + position, value));
-            }
-            (ColumnKind::Boolean(_), Coded::Level(truth)) => self.push(column.offset, f64::from(*truth)),
-            _ => {}
-        }
-    }
-
-    /// The cell of one column, for a formula.
-    fn remember(&mut self, column: &Column, coded: &Coded) {
-        let cell = match (&column.kind, coded) {
-            (ColumnKind::Number(rule), Coded::Number(value)) => Cell::Number(value.clamp(rule.lower, rule.upper)),
-            (ColumnKind::Number(rule), _) => Cell::Number(rule.stand_in()),
-            (_, Coded::Level(level)) => Cell::Level(*level),
-            _ => Cell::Missing,
+    /// The cell of a column, as it is kept.
+    fn keep(&mut self, field: usize, value: Option<f64>, kind: &ColumnKind) {
+        #[allow(clippy::cast_possible_truncation, reason = "a schema has fewer columns than a row can have entries")]
+        let place = 2 * field as u32;
+        let (index, value) = match (kind, value) {
+            (ColumnKind::Ignored, _) => return,
+            (_, None) => (place + 1, 1.0),
+            (_, Some(value)) => (place, value),
         };
-        self.cells.push(cell);
-        self.filled.push(matches!(coded, Coded::Absent));
-    }
-
-    /// Puts what follows from other cells in the places of missing numbers.
-    fn fill(&mut self, schema: &Schema) {
-        for fill in schema.fills() {
-            if self.filled[fill.column()] {
-                self.cells[fill.column()] = Cell::Number(fill.value(&self.cells));
-            }
+        if value != 0.0 {
+            self.row.indices.push(index);
+            self.row.values.push(value);
         }
-    }
-
-    /// The entries of the remembered cells, one column after the other, where no formula says otherwise.
-    fn push_cells(&mut self, schema: &Schema) {
-        for (position, column) in schema.columns().iter().enumerate() {
-            let coded = match self.cells[position] {
-                // Without a fill of either kind nothing stands in.
-                Cell::Number(_) if self.filled[position] && !schema.fills().iter().any(|fill| fill.column() == position) => Coded::Absent,
-                Cell::Number(value) => Coded::Number(value),
-                Cell::Level(level) => Coded::Level(level),
-                Cell::Missing => Coded::Absent,
-            };
-            self.push_column(column, &coded);
-        }
-    }
-
-    /// The row that a formula makes of the remembered cells.
-    fn push_row(&mut self, design: &Design) {
-        let record = Record { cells: &self.cells, filled: &self.filled, site: design.own_site() };
-        self.offset = design.offset(&record);
-        self.extra.weight = design.weight(&record);
-        design.row(&record, &mut self.space, |position, value| {
-            self.indices.push(position);
-            self.values.push(value);
-        });
-    }
-
-    /// Scales the row down to norm R if it is longer, and returns the norm that it had.
-    fn bound_norm(&mut self, bound: f64) -> f64 {
-        let norm = self.values.iter().map(|value| value * value).sum::<f64>().sqrt();
-        if norm > bound {
-            // The margin covers the rounding of the sum, so that the scaled row is not longer than R in exact arithmetic.
-            let scale = bound / norm * (1.0 - (self.values.len() + 4) as f64 * f64::EPSILON);
-            self.values.iter_mut().for_each(|value| *value *= scale);
-        }
-        norm
     }
 }
 
@@ -478,7 +406,10 @@ impl Levels {
 
     fn find(&self, cell: CellValue<'_>, decimal: u8) -> Option<u32> {
         match self {
-            Self::Text(levels) => cell.with_text(|found| levels.get(text::whole(found)).copied()),
+            Self::Text(levels) => cell.with_text(|found| {
+                let level = levels.get(text::whole(found));
+                level.or_else(|| levels.iter().find(|(level, _)| text::is_listed(level, found)).map(|(_, level)| level)).copied()
+            }),
             Self::Numbers(levels) => {
                 // Adding 0 turns −0 into 0. What is not finite is no level.
                 let value = real(cell, decimal).ok()? + 0.0;
@@ -506,10 +437,10 @@ fn parsed(text: &str, decimal: u8) -> Result<f64, CellProblem> {
         b',' => text.replacen(',', ".", 1).parse().ok(),
         _ => text.parse().ok(),
     };
-    let in_numbers =
-        |character: char| character.is_ascii_digit() || matches!(character, '.' | ',' | '+' | '-' | '\'' | ' ' | '\u{a0}' | '\u{202f}');
+    let in_numbers = |character: char| character.is_ascii_digit() || matches!(character, '.' | ',' | '\'' | ' ' | '\u{a0}' | '\u{202f}');
     value.ok_or_else(|| {
-        let is_separated = text.contains(|character: char| character.is_ascii_digit()) && text.chars().all(in_numbers);
+        let unsigned = text.trim_start_matches(['+', '-']);
+        let is_separated = unsigned.contains(|character: char| character.is_ascii_digit()) && unsigned.chars().all(in_numbers);
         if is_separated { CellProblem::Separator } else { CellProblem::NotANumber }
     })
 }
@@ -587,16 +518,10 @@ fn category(
 
 fn boolean(rule: &BooleanRule, cell: Option<CellValue<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
-    let truth = match cell {
-        CellValue::Boolean(truth) => Some(truth),
-        cell => cell.with_text(|text| {
-            if listed_in_any_case(&rule.true_values, text) {
-                Some(true)
-            } else {
-                listed_in_any_case(&rule.false_values, text).then_some(false)
-            }
-        }),
-    };
+    // The lists decide of a stored truth value, too: `alive` may be what the schema calls not `died`.
+    let truth = cell.with_text(|text| {
+        if listed_in_any_case(&rule.true_values, text) { Some(true) } else { listed_in_any_case(&rule.false_values, text).then_some(false) }
+    });
     match truth {
         Some(truth) => {
             watch.cell(field, CellEvent::Level(usize::from(truth)));
@@ -638,5 +563,5 @@ fn listed_in_any_case(texts: &[String], text: &[u8]) -> bool {
 /// Whether a cell's text is one that the schema lists.
 #[inline]
 fn is_text(listed: &str, text: &[u8]) -> bool {
-    text::whole(listed.as_bytes()) == text::whole(text)
+    text::is_listed(listed.as_bytes(), text)
 }

@@ -86,7 +86,7 @@ pub enum DataError {
         "{}: there is no column `{column}`; {}",
         path.display(),
         clue.as_ref().map_or_else(
-            || "check that the first line is a header with this name, or list the columns under `csv.names` in the schema".to_owned(),
+            || "give it this name there (capital letters count), or change the schema; a text file has the names in its first line, or under `csv.names` in the schema".to_owned(),
             Clue::to_string
         )
     )]
@@ -97,6 +97,14 @@ pub enum DataError {
         column: String,
         /// What the header looks like instead.
         clue: Option<Clue>,
+    },
+    /// A file that is no table of text.
+    #[error("{}: {clue}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        clue: Clue,
     },
     /// A header line that cannot be cut into names.
     #[error("{}: the header line {problem}", path.display())]
@@ -244,7 +252,22 @@ pub enum Clue {
     /// The format of Excel before 2007.
     #[error("the file is a workbook (.xls): save the sheet as \"CSV UTF-8\"")]
     OldWorkbook,
+    /// The format of another program.
+    #[error("the file is {0}: write CSV or Parquet")]
+    Foreign(&'static str),
 }
+
+/// How files of other programs begin.
+const FOREIGN: [(&[u8], &str); 8] = [
+    (b"ARROW1", "an Arrow or Feather file"),
+    (b"BZh", "compressed by bzip2, which is not read"),
+    (b"\xfd7zXZ", "compressed by xz, which is not read"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"<stata_dta>", "a Stata file (.dta)"),
+    (b"$FL2", "an SPSS file (.sav)"),
+    (b"7z\xbc\xaf", "a 7-Zip archive"),
+    (b"\x80\x04\x95", "a Python pickle"),
+];
 
 impl Clue {
     /// Looks at the first line of a file, which is taken for its header.
@@ -254,6 +277,9 @@ impl Clue {
         }
         if line.starts_with(&[0xd0, 0xcf, 0x11, 0xe0]) {
             return Some(Self::OldWorkbook);
+        }
+        if let Some((_, what)) = FOREIGN.iter().find(|(begin, _)| line.starts_with(begin)) {
+            return Some(Self::Foreign(what));
         }
         if let Some(wide) = Self::wide(line) {
             return Some(wide);

@@ -3,16 +3,17 @@
 use std::fs::File;
 use std::path::Path;
 
+use dp_pvi_names::Hash;
 use dp_pvi_privacy::parts::{Ask, Elsewhere, SiteKey};
 use dp_pvi_privacy::stored::UnitStore;
-use dp_pvi_privacy::{Hash, SecureNoise, Units};
+use dp_pvi_privacy::{SecureNoise, Units};
+use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
 use rand_core::Rng;
 
+use crate::Snapshot;
 use crate::blocks;
 use crate::error::DataError;
-use crate::source::RecordFile;
-use crate::{Snapshot, cached, fingerprint};
 
 /// Where the processes of a site find its units, and how they are asked.
 pub struct Executors<'a> {
@@ -24,28 +25,22 @@ pub struct Executors<'a> {
     pub ask: &'a dyn Fn(&Path) -> Box<dyn Ask>,
 }
 
-/// [`crate::load_to_disk`] for a site whose sums other processes make ([`dp_pvi_privacy::parts`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number, their order and the
-/// fingerprint are the same.
-///
-/// # Errors
-/// As [`crate::load_to_disk`].
-pub fn load_for_executors(
-    schema: &Schema,
-    files: &[impl RecordFile],
-    key: &[u8; 32],
-    file: File,
-    executors: Executors<'_>,
-) -> Result<Snapshot, DataError> {
-    let (cache, screen) = cached(schema, files, file)?;
-    let fingerprint = fingerprint::of_stored(&cache, key)?;
-    let mut name = Hash::default();
-    let none = |none| DataError::Cache { source: std::io::Error::other(none) };
-    SecureNoise::fresh().map_err(none)?.fill_bytes(&mut name.0);
-    let folder = blocks::folder_of(executors.folder, name);
-    let ask = (executors.ask)(&folder);
-    blocks::write(&cache, blocks::Length::of(schema), &folder, &executors.key, name)?;
-    let elsewhere = Elsewhere::new(cache.len(), name, executors.key, ask);
-    Ok(Snapshot { units: Units::elsewhere(elsewhere), fingerprint, screen })
+impl Snapshot {
+    /// [`Snapshot::units`] for a site whose sums other processes make ([`dp_pvi_privacy::parts`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number and
+    /// their order are the same.
+    ///
+    /// # Errors
+    /// As [`Snapshot::units`].
+    pub fn units_elsewhere(&self, schema: &Schema, file: File, executors: Executors<'_>) -> Result<Units<RecordTable>, DataError> {
+        let cache = self.held.cache(schema, file)?;
+        let mut name = Hash::default();
+        let none = |none| DataError::Cache { source: std::io::Error::other(none) };
+        SecureNoise::fresh().map_err(none)?.fill_bytes(&mut name.0);
+        let folder = blocks::folder_of(executors.folder, name);
+        let ask = (executors.ask)(&folder);
+        blocks::write(&cache, blocks::Length::of(schema), &folder, &executors.key, name)?;
+        Ok(Units::elsewhere(Elsewhere::new(cache.len(), name, executors.key, ask)))
+    }
 }
 
 /// Removes what is left of snapshots in a folder, of processes that ended without doing so. No other process may use them.

@@ -5,7 +5,7 @@ use std::io::{Cursor, Read as _};
 use std::os::unix::fs::FileExt as _;
 
 use crate::encode::Purpose;
-use crate::error::DataError;
+use crate::error::{Clue, DataError};
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetTable;
 use crate::source::{Container, Reading, RecordFile, Sink, Start, gunzip, opened, unzstd};
@@ -61,6 +61,10 @@ fn read_text(reading: Reading<'_>, table: TextTable<'_, impl std::io::Read>, sin
     let mut table = if matches!(reading.purpose, Purpose::Public | Purpose::Prediction) { table.passing_over_blanks() } else { table };
     reading.read(&mut table, sink).map_err(|error| match error {
         DataError::MissingColumn { path, column, .. } => DataError::MissingColumn { path, column, clue: table.clue() },
+        DataError::Header { path, problem } => match table.clue() {
+            Some(clue @ (Clue::Workbook | Clue::OldWorkbook | Clue::Foreign(_))) => DataError::Foreign { path, clue },
+            _ => DataError::Header { path, problem },
+        },
         other => other,
     })
 }

@@ -1,7 +1,8 @@
 //! A keyed fingerprint of a table: whether records were changed, told to nobody who has not the site's key.
 
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::stored::{Positions, UnitStore};
-use dp_pvi_privacy::{Hash, UnitTable};
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::public::Extra;
 use hmac::{Hmac, KeyInit, Mac};

@@ -2,7 +2,7 @@
 
 use crate::assemble::Assembled;
 use crate::distinct::{Shared, read_files};
-use crate::encode::{CellEvent, Encoded, Encoder, Fate, Fault, Purpose, Watch};
+use crate::encode::{CellEvent, Encoded, Encoder, Fate, Fault, Form, Purpose, Watch};
 use crate::error::{DataError, RowProblem};
 use crate::near::{Near, Place};
 use crate::screen::{Reasons, Screen};
@@ -141,7 +141,7 @@ pub fn inspect(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection,
 
 /// Documents and images: only their number and their norms can be told.
 fn without_columns(schema: &Schema, files: &[impl RecordFile]) -> Result<Inspection, DataError> {
-    let Assembled { table, counts, .. } = crate::table(schema, files, Purpose::Check)?;
+    let Assembled { table, counts, .. } = crate::table(schema, files, Purpose::Check, Form::Rows)?;
     let shared = Reading { schema, purpose: Purpose::Check, id: None, others: false }.check_distinct(files)?;
     let (bound, norms) = (schema.row_norm_bound(), vec![0; NORM_BINS + 1]);
     let mut tally = Tally { counts: Vec::new(), levels: Vec::new(), filled: Vec::new(), bound, norms, entries: 0 };
@@ -226,14 +226,14 @@ impl<'s> Counter<'s> {
         let tally = Tally {
             counts: vec![FieldCounts::default(); levels.len()],
             levels,
-            filled: vec![0; schema.design().map_or(0, |design| design.dimension() as usize)],
+            filled: vec![0; schema.design().filter(|design| !design.is_coded()).map_or(0, |design| design.dimension() as usize)],
             bound: schema.row_norm_bound(),
             norms: vec![0; NORM_BINS + 1],
             entries: 0,
         };
         Self {
             schema,
-            encoder: Encoder::new(schema, Purpose::Check),
+            encoder: Encoder::new(schema, Purpose::Check, Form::Rows),
             encoded: Encoded::default(),
             tally,
             file: 1,

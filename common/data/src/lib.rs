@@ -64,6 +64,7 @@ mod near;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod public;
+mod rows;
 mod screen;
 mod source;
 mod text;
@@ -76,34 +77,55 @@ pub use dp_pvi_records::LineProblem;
 pub use dp_pvi_schema::public::Public;
 pub use error::{CellProblem, Clue, DataError, DocumentProblem, ImageProblem, RowProblem};
 #[cfg(feature = "parquet")]
-pub use executors::{Executors, load_for_executors, remove_snapshots};
+pub use executors::{Executors, remove_snapshots};
 pub use guess::{Guess, guess};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, Unwatched, inspect};
 pub use near::{Near, Place};
-pub use public::{LEDGER_APPLICATION_ID, load_public, select_public};
+pub use public::{LEDGER_APPLICATION_ID, PublicCells, load_public, select_public};
+pub use rows::{MOST_FORMULA_ENTRIES, Made, fits};
 pub use screen::{Nothing, Screen};
 
 use assemble::{Assembled, Assembler, Predicted};
-use cache::Cache;
-use dp_pvi_privacy::{Hash, Units};
+use cache::{Cache, OfMany};
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::Units;
 use dp_pvi_records::{RecordTable, Source};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
-use encode::Purpose;
+use encode::{Form, Purpose};
+use rows::Held;
 use source::Reading;
 pub use source::{DataFile, RecordFile};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A site's data set behind the release gate, as it was when it was read.
+/// A site's data set as it was when it was read: cells, which nobody sees, and of which a task's formula makes the units.
 pub struct Snapshot {
-    /// The units.
-    pub units: Units<RecordTable>,
-    /// Says whether two snapshots hold the same units in the same order, to whoever has the key, and nothing to anybody else.
+    held: Held,
+    /// Says whether two snapshots hold the same records in the same order, to whoever has the key, and nothing to anybody else. It is that of the cells: one data set has one
+    /// fingerprint, whatever is asked of it.
     pub fingerprint: Hash,
     /// What contributes nothing, for the people at the site. Nothing that is sent in a run may depend on it.
     pub screen: Screen,
+}
+
+impl Snapshot {
+    /// The units as rows of a task's formula; of documents and images as they are. `slots` is the declared number of units, where there is one. In memory a unit has an equal share of
+    /// [`MOST_FORMULA_ENTRIES`] where the formula can make more of a record than it has cells, and one whose records need more contributes nothing. With `file`, which is empty and belongs to this process
+    /// alone, they are put there.
+    ///
+    /// # Errors
+    /// [`DataError::Cache`]: the disk is full; [`DataError::Unread`]; [`DataError::Table`]: more than a table holds.
+    pub fn units(&self, schema: &Schema, slots: Option<u64>, file: Option<File>) -> Result<Made, DataError> {
+        Ok(match file {
+            Some(file) => Made { units: Units::stored(Box::new(OfMany(self.held.cache(schema, file)?))), left_out: 0 },
+            None => {
+                let (table, left_out) = self.held.table(schema, slots)?;
+                Made { units: Units::new(table), left_out }
+            }
+        })
+    }
 }
 
 /// A site's data set behind the release gate, with its counts.
@@ -173,13 +195,13 @@ impl From<Assembled> for Rows {
 /// # Errors
 /// See [`DataError`]: a file as a whole cannot be used, or has more than a table holds. Neither a cell nor a line is an error.
 pub fn load_for_run(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32]) -> Result<Snapshot, DataError> {
-    let Assembled { table, screen, .. } = table(schema, files, Purpose::Run)?;
+    let Assembled { table, screen, .. } = table(schema, files, Purpose::Run, Form::Cells)?;
     let fingerprint = fingerprint::of(&table, key);
-    Ok(Snapshot { units: Units::new(table), fingerprint, screen })
+    let held = Held::of(schema, table);
+    Ok(Snapshot { held, fingerprint, screen })
 }
 
-/// [`load_for_run`] of a data set that is larger than memory: the units are written to `file`, and sums read them from there ([`dp_pvi_privacy::stored`]). Units, their order and
-/// the fingerprint are the same.
+/// [`load_for_run`] of a data set that is larger than memory: what is read is written to `file`. Units, their order and the fingerprint are the same.
 ///
 /// `file` is empty, can be read and written, and belongs to this process alone. With a `unit_column` the records are put side by side in memory before they are written, and so are documents and images: then only
 /// what comes after the reading takes little memory.
@@ -189,19 +211,20 @@ pub fn load_for_run(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32]) 
 pub fn load_to_disk(schema: &Schema, files: &[impl RecordFile], key: &[u8; 32], file: File) -> Result<Snapshot, DataError> {
     let (cache, screen) = cached(schema, files, file)?;
     let fingerprint = fingerprint::of_stored(&cache, key)?;
-    Ok(Snapshot { units: Units::stored(Box::new(cache)), fingerprint, screen })
+    let held = Held::in_file(schema, cache);
+    Ok(Snapshot { held, fingerprint, screen })
 }
 
-/// The units of some files in a private file.
+/// What some files hold, in a private file.
 fn cached(schema: &Schema, files: &[impl RecordFile], file: File) -> Result<(Cache, Screen), DataError> {
     Ok(match schema.content() {
         Content::Table => {
-            let mut assembler = Assembler::new(schema, Purpose::Run).onto_disk(file);
+            let mut assembler = Assembler::new(schema, Purpose::Run, Form::Cells).onto_disk(file);
             distinct::read_files(Reading { schema, purpose: Purpose::Run, id: None, others: false }, files, &mut assembler)?;
             assembler.finish_onto_disk()?.unwrap_or_else(|| unreachable!("an assembler that puts units into a file has a file"))
         }
         Content::Documents(_) | Content::Images(_) => {
-            let Assembled { table, screen, .. } = table(schema, files, Purpose::Run)?;
+            let Assembled { table, screen, .. } = table(schema, files, Purpose::Run, Form::Cells)?;
             (Cache::of(&table, file)?, screen)
         }
     })
@@ -227,38 +250,6 @@ pub fn memory_of(schema: &Schema, records: u64) -> u64 {
     records.saturating_mul(12 * u64::from(schema.max_nonzeros()) + 16)
 }
 
-/// Entries of a table of rows that a formula makes; 12 bytes each. What a record takes depends on what is in it, so memory must not grow without
-/// a public bound.
-pub const MOST_FORMULA_ENTRIES: u64 = 1 << 28;
-
-/// [`load_for_run`] of the rows that a formula makes. The fingerprint is that of the rows without it, so that one data set has one fingerprint
-/// whatever is asked of it. The screen is that of the rows of the formula, with what it leaves out ([`Screen::left_out`]).
-///
-/// `slots` is the declared number of units, where there is one. A unit has an equal share of [`MOST_FORMULA_ENTRIES`], and one whose records need more contributes nothing.
-/// Units beyond the declared number have as much: memory is bounded by that constant where there are none, and grows with their number otherwise.
-///
-/// # Privacy
-/// What of a unit is kept follows from its own records and public numbers. A limit on all units together, or on their number, would let one unit push another out or
-/// let it in, and a sum would move by two terms.
-///
-/// # Errors
-/// As [`load_for_run`].
-pub fn load_for_formula(
-    plain: &Schema,
-    by_formula: &Schema,
-    slots: Option<u64>,
-    files: &[impl RecordFile],
-    key: &[u8; 32],
-) -> Result<Snapshot, DataError> {
-    let room = slots.map(|units| MOST_FORMULA_ENTRIES / units.max(1));
-    let mut both =
-        assemble::Both { plain: Assembler::new(plain, Purpose::Run), by_formula: Assembler::new(by_formula, Purpose::Run).holding(room) };
-    distinct::read_files(Reading { schema: plain, purpose: Purpose::Run, id: None, others: false }, files, &mut both)?;
-    let fingerprint = fingerprint::of(&both.plain.finish()?.table, key);
-    let Assembled { table, screen, .. } = both.by_formula.finish()?;
-    Ok(Snapshot { units: Units::new(table), fingerprint, screen })
-}
-
 /// [`load_for_run`] from tables that are no files: several sources are one data set, in the given order.
 ///
 /// # Errors
@@ -267,9 +258,9 @@ pub fn load_sources_for_run<S: Source>(schema: &Schema, sources: &mut [S], key: 
 where
     DataError: From<S::Error>,
 {
-    let Assembled { table, screen, .. } = assemble_sources(schema, sources, Purpose::Run)?;
+    let Assembled { table, screen, .. } = assemble_sources(schema, sources, Purpose::Run, Form::Cells)?;
     let fingerprint = fingerprint::of(&table, key);
-    Ok(Snapshot { units: Units::new(table), fingerprint, screen })
+    Ok(Snapshot { held: Held::Memory(table), fingerprint, screen })
 }
 
 /// [`load`] from tables that are no files.
@@ -280,7 +271,7 @@ pub fn load_sources<S: Source>(schema: &Schema, sources: &mut [S]) -> Result<Loa
 where
     DataError: From<S::Error>,
 {
-    let Assembled { table, counts, .. } = assemble_sources(schema, sources, Purpose::Check)?;
+    let Assembled { table, counts, .. } = assemble_sources(schema, sources, Purpose::Check, Form::Rows)?;
     Ok(Loaded { units: Units::new(table), counts })
 }
 
@@ -292,7 +283,7 @@ where
 /// # Errors
 /// See [`DataError`].
 pub fn load(schema: &Schema, files: &[impl RecordFile]) -> Result<Loaded, DataError> {
-    let Assembled { table, counts, .. } = table(schema, files, Purpose::Check)?;
+    let Assembled { table, counts, .. } = table(schema, files, Purpose::Check, Form::Rows)?;
     Ok(Loaded { units: Units::new(table), counts })
 }
 
@@ -303,7 +294,7 @@ pub fn load(schema: &Schema, files: &[impl RecordFile]) -> Result<Loaded, DataEr
 /// # Errors
 /// See [`DataError`]; not [`DataError::Cell`] or [`DataError::Line`].
 pub fn load_for_prediction<P: AsRef<Path>>(schema: &Schema, files: &[P]) -> Result<Rows, DataError> {
-    Ok(table(schema, files, Purpose::Prediction)?.into())
+    Ok(table(schema, files, Purpose::Prediction, Form::Rows)?.into())
 }
 
 /// [`load_for_prediction`] that also gives the text of a column, which need not be in the schema: by it people know their rows.
@@ -315,7 +306,7 @@ pub fn load_for_prediction_with_ids<P: AsRef<Path>>(schema: &Schema, files: &[P]
     if *schema.content() != Content::Table {
         return Err(DataError::MissingColumn { path: first.as_ref().to_owned(), column: column.to_owned(), clue: None });
     }
-    let mut assembler = Assembler::new(schema, Purpose::Prediction).keeping_ids();
+    let mut assembler = Assembler::new(schema, Purpose::Prediction, Form::Rows).keeping_ids();
     distinct::read_files(Reading { schema, purpose: Purpose::Prediction, id: Some(column), others: false }, files, &mut assembler)?;
     Ok(assembler.finish()?.into())
 }
@@ -330,7 +321,7 @@ pub fn read_text(path: &Path) -> Result<String, DataError> {
     read.map(|_| text).map_err(|source| DataError::Io { path: path.to_owned(), source })
 }
 
-fn assemble_sources<S: Source>(schema: &Schema, sources: &mut [S], purpose: Purpose) -> Result<Assembled, DataError>
+fn assemble_sources<S: Source>(schema: &Schema, sources: &mut [S], purpose: Purpose, form: Form) -> Result<Assembled, DataError>
 where
     DataError: From<S::Error>,
 {
@@ -340,15 +331,15 @@ where
     if sources.is_empty() {
         return Err(DataError::NoFiles);
     }
-    let mut assembler = Assembler::new(schema, purpose);
+    let mut assembler = Assembler::new(schema, purpose, form);
     sources.iter_mut().try_for_each(|source| Reading { schema, purpose, id: None, others: false }.read(source, &mut assembler))?;
     assembler.finish()
 }
 
-fn table(schema: &Schema, files: &[impl RecordFile], purpose: Purpose) -> Result<Assembled, DataError> {
+fn table(schema: &Schema, files: &[impl RecordFile], purpose: Purpose, form: Form) -> Result<Assembled, DataError> {
     match schema.content() {
         Content::Table => {
-            let mut assembler = Assembler::new(schema, purpose);
+            let mut assembler = Assembler::new(schema, purpose, form);
             distinct::read_files(Reading { schema, purpose, id: None, others: false }, files, &mut assembler)?;
             assembler.finish()
         }

@@ -282,8 +282,12 @@ fn read_column(reader: &mut ColumnReader, stored: Stored, rows: usize) -> Result
 
 /// The double that a text file or a database would give for a number of single precision: that of its shortest decimal.
 fn shortest(value: f32) -> f64 {
-    // Whole numbers are the same either way.
-    if value.fract() == 0.0 { f64::from(value) } else { value.to_string().parse().unwrap_or_else(|_| f64::from(value)) }
+    // Whole numbers of at most 24 bits are the same either way.
+    if value.fract() == 0.0 && value.abs() <= 16_777_216.0 {
+        f64::from(value)
+    } else {
+        value.to_string().parse().unwrap_or_else(|_| f64::from(value))
+    }
 }
 
 /// The number that so many digits behind the point make of a whole one.
@@ -337,5 +341,28 @@ impl Values {
             Self::Text(values) => values.len(),
             Self::Nothing(rows) => *rows,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortest;
+
+    #[test]
+    #[allow(clippy::float_cmp, clippy::unwrap_used, clippy::cast_precision_loss, reason = "the bits are the point")]
+    fn a_number_of_single_precision_is_what_its_text_says() {
+        for (value, text) in [
+            (123_456_792_f32, "1.2345679e+08"),
+            (-123_456_792_f32, "-1.2345679e+08"),
+            (16_777_216.0, "16777216"),
+            (16_777_218.0, "16777218"),
+            (0.1, "0.1"),
+            (f32::MAX, "3.4028235e+38"),
+            (1e10, "1e10"),
+            (-0.0, "-0"),
+        ] {
+            assert_eq!(shortest(value).to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+        }
+        assert!(shortest(f32::NAN).is_nan() && shortest(f32::INFINITY).is_infinite());
     }
 }

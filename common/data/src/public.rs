@@ -1,7 +1,8 @@
 //! Public data: test sets of an evaluator, research data of a simulation.
 
-use crate::encode::Purpose;
+use crate::encode::{Form, Purpose};
 use crate::error::DataError;
+use crate::rows::Held;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub use dp_pvi_privacy::ledger::file::APPLICATION_ID as LEDGER_APPLICATION_ID;
+pub use dp_pvi_privacy::ledger::APPLICATION_ID as LEDGER_APPLICATION_ID;
 
 /// Reads public files. `ledger` is the ledger that the configuration gives the data set: there must be none.
 ///
@@ -19,6 +20,37 @@ pub use dp_pvi_privacy::ledger::file::APPLICATION_ID as LEDGER_APPLICATION_ID;
 /// lies beside one of the files: such data is private, and metrics on it would be a release that nobody accounts for. A ledger that
 /// lies elsewhere cannot be found from the data; the certificate's role is then the operator's word. Otherwise see [`DataError`].
 pub fn load_public<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<&Path>) -> Result<Public<RecordTable>, DataError> {
+    check_public(files, ledger)?;
+    Ok(Public::declare(crate::table(schema, files, Purpose::Public, Form::Rows)?.table))
+}
+
+/// Public records before a formula makes rows of them.
+pub struct PublicCells {
+    held: Held,
+}
+
+impl PublicCells {
+    /// Reads public files, as [`load_public`] does.
+    ///
+    /// # Errors
+    /// As [`load_public`].
+    pub fn load<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<&Path>) -> Result<Self, DataError> {
+        check_public(files, ledger)?;
+        let table = crate::table(schema, files, Purpose::Public, Form::Cells)?.table;
+        Ok(Self { held: Held::of(schema, table) })
+    }
+
+    /// The rows that a schema's formula makes of them; of documents and images they are what was read.
+    ///
+    /// # Errors
+    /// [`DataError::Table`]: more than a table holds.
+    pub fn rows(&self, schema: &Schema) -> Result<Public<RecordTable>, DataError> {
+        Ok(Public::declare(self.held.table(schema, None)?.0))
+    }
+}
+
+/// Refuses files beside which there is a ledger.
+fn check_public<P: AsRef<Path>>(files: &[P], ledger: Option<&Path>) -> Result<(), DataError> {
     for path in files.iter().map(AsRef::as_ref) {
         let found = match ledger {
             Some(ledger) => Some(ledger.to_owned()),
@@ -28,7 +60,7 @@ pub fn load_public<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<
             return Err(DataError::HasLedger { path: path.to_owned(), ledger });
         }
     }
-    Ok(Public::declare(crate::table(schema, files, Purpose::Public)?.table))
+    Ok(())
 }
 
 /// Units of public tables, in the given order: what is chosen from public data is public. All tables have `dimension` features.

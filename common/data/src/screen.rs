@@ -12,7 +12,7 @@ use crate::source::field_name;
 /// How many of a site's records contribute nothing to any sum, and why. For the people at the site alone: the counts are as private as the records.
 ///
 /// # Privacy
-/// It follows from data set, schema and files. No task and no formula has a part in it but in [`Nothing::Room`]: otherwise whoever writes one could ask for exact counts of records, by what a site
+/// It follows from data set, schema and files. No task and no formula has a part in it: otherwise whoever writes one could ask for exact counts of records, by what a site
 /// does that its own screen has stopped. What a site does with it stands in the guide's limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
@@ -39,9 +39,6 @@ pub enum Nothing {
     /// There is nothing in it.
     #[error("the line is empty or a comment")]
     Empty,
-    /// Its unit has too many entries by a formula.
-    #[error("the unit has more entries by the task's formula than are held of one")]
-    Room,
 }
 
 /// Reasons, as they are counted.
@@ -50,7 +47,6 @@ pub(crate) struct Reasons {
     cells: HashMap<Fault, u64>,
     lines: u64,
     empty: u64,
-    pub(crate) room: u64,
 }
 
 impl Reasons {
@@ -68,7 +64,7 @@ impl Reasons {
 
     pub(crate) fn screen(self, schema: &Schema, records: u64) -> Screen {
         let cell = |(Fault { field, problem }, count)| (Nothing::Cell { column: field_name(schema, field).to_owned(), problem }, count);
-        let others = [(Nothing::Line, self.lines), (Nothing::Empty, self.empty), (Nothing::Room, self.room)];
+        let others = [(Nothing::Line, self.lines), (Nothing::Empty, self.empty)];
         let mut nothing: Vec<_> = self.cells.into_iter().map(cell).chain(others).filter(|(_, count)| *count > 0).collect();
         nothing.sort_by(|(one, ones), (two, twos)| twos.cmp(ones).then_with(|| one.cmp(two)));
         Screen { records, nothing }
@@ -91,12 +87,6 @@ impl Screen {
     #[must_use]
     pub fn share(&self) -> f64 {
         if self.records == 0 { 0.0 } else { self.count() as f64 / self.records as f64 }
-    }
-
-    /// Those that a formula leaves out beside them.
-    #[must_use]
-    pub fn left_out(&self) -> u64 {
-        self.nothing.iter().filter(|(why, _)| *why == Nothing::Room).map(|(_, count)| count).sum()
     }
 }
 

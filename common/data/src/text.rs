@@ -83,13 +83,19 @@ impl<'a, R: Read> TextTable<'a, R> {
                 self.clue = Clue::wide(self.lines.line());
                 return Ok(Vec::new());
             }
-            Ok(Err(BareReturn)) => return Err(header(LineProblem::BareReturn)),
+            Ok(Err(BareReturn)) => {
+                self.clue = Clue::of(self.lines.line(), self.format.delimiter);
+                return Err(header(LineProblem::BareReturn));
+            }
             Err(source) => Err(source),
         };
         loop {
             match next.map_err(|source| self.io(source))? {
                 Next::End => return Err(DataError::Empty { path: path.to_owned() }),
-                Next::TooLong => return Err(header(LineProblem::TooLong)),
+                Next::TooLong => {
+                    self.clue = Clue::of(self.lines.line(), self.format.delimiter);
+                    return Err(header(LineProblem::TooLong));
+                }
                 Next::Line => {}
             }
             if self.lines.line().first().is_some_and(|first| self.format.comment != Some(*first)) {
@@ -97,10 +103,10 @@ impl<'a, R: Read> TextTable<'a, R> {
             }
             next = self.lines.next();
         }
+        self.clue = Clue::of(self.lines.line(), self.format.delimiter);
         if has_damage(self.lines.line(), self.format.encoding) {
             return Err(header(LineProblem::Encoding));
         }
-        self.clue = Clue::of(self.lines.line(), self.format.delimiter);
         let width = self.cells.cut(&mut self.lines, self.format.delimiter).map_err(header)?;
         Ok((0..width).filter_map(|position| self.cells.get(position)).map(<[u8]>::to_vec).collect())
     }

@@ -184,6 +184,19 @@ pub enum Rule {
     Any(Rows),
 }
 
+impl Rule {
+    /// The rows that it looks at, if it looks at any but the person's own and the one that is made of.
+    #[must_use]
+    pub fn rows(&self) -> Option<&Rows> {
+        match self {
+            Self::Own(_) | Self::Person(_) => None,
+            Self::Edge { rows, .. } | Self::Extreme { rows, .. } | Self::Sum { rows, .. } | Self::Count(rows) | Self::Any(rows) => {
+                Some(rows)
+            }
+        }
+    }
+}
+
 /// Rows of a source in windows around the index date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dp_pvi_reading::origin::RELATIONS;
+use dp_pvi_protocol::origin::RELATIONS;
 use serde::Deserialize;
 use toml::Value;
 

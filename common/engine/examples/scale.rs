@@ -19,15 +19,16 @@ use std::time::Instant;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::Epsilon;
-use dp_pvi_data::{Executors, load_for_executors, load_to_disk};
+use dp_pvi_data::{Executors, load_to_disk};
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::parts::{Ask, NoSum};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, NoRandomness, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
+use dp_pvi_privacy::{Ledger, NoRandomness, NoiseSource, Purpose, SiteState, Units};
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_site_engine::config::site_key;
 use dp_pvi_unsealed::{Sealed, Unsealed};
 use ed25519_dalek::SigningKey;
@@ -54,18 +55,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (began, cpu) = (Instant::now(), processors.own()?);
     let cached = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile_in(snapshots)?)?;
     println!("cache of one process: {:.1} s, {:.1} s of processors", began.elapsed().as_secs_f64(), processors.own()? - cpu);
-    let here = cached.units.on_threads(THREADS);
+    let here = cached.units(&schema, None, Some(tempfile::tempfile_in(snapshots)?))?.units.on_threads(THREADS);
 
     let (began, cpu) = (Instant::now(), processors.own()?);
     let ask = |snapshot: &Path| -> Box<dyn Ask> { Box::new(Program { head: head.into(), snapshot: snapshot.to_owned() }) };
     let executors = Executors { folder: snapshots, key: site_key, ask: &ask };
-    let blocks = load_for_executors(&schema, &files, &[1; 32], tempfile::tempfile_in(snapshots)?, executors)?;
+    let blocks = cached.units_elsewhere(&schema, tempfile::tempfile_in(snapshots)?, executors)?;
     println!("snapshot of the cluster: {:.1} s, {:.1} s of processors", began.elapsed().as_secs_f64(), processors.own()? - cpu);
 
     let task = task(&text)?;
     let mut released = Vec::new();
     for turn in 1..=TURNS {
-        for (name, units) in [("one process", &here), ("cluster", &blocks.units)] {
+        for (name, units) in [("one process", &here), ("cluster", &blocks)] {
             let (began, cpu) = (Instant::now(), processors.all()?);
             released.push(visit(&task, units)?);
             let (seconds, cpu) = (began.elapsed().as_secs_f64(), processors.all()? - cpu);

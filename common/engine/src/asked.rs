@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_privacy::parts::Question;
 
 /// Times that a part is computed again after its executor was lost.

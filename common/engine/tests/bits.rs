@@ -16,17 +16,18 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
-use dp_pvi_data::{Executors, load_for_executors, load_for_run};
+use dp_pvi_data::{Executors, load_for_run};
 use dp_pvi_inference::InferenceError;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::ReleaseError;
 use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, NoRandomness, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
+use dp_pvi_privacy::{Ledger, NoRandomness, NoiseSource, Purpose, SiteState, Units};
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_site_engine::config::{Config, site_key};
 use dp_pvi_site_engine::visit;
 use dp_pvi_unsealed::{Sealed, Unsealed};
@@ -131,13 +132,15 @@ fn asked(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Result<
 fn here(folder: &Path, persons: u64) -> Units<RecordTable> {
     let file = folder.join(format!("{persons}.csv"));
     fs::write(&file, csv(persons)).unwrap();
-    load_for_run(&Schema::parse(SCHEMA).unwrap(), &[file], &[0; 32]).unwrap().units
+    let schema = Schema::parse(SCHEMA).unwrap();
+    load_for_run(&schema, &[file], &[0; 32]).unwrap().units(&schema, None, None).unwrap().units
 }
 
 fn elsewhere(folder: &Path, persons: u64, key: SiteKey, ask: &dyn Fn(&Path) -> Box<dyn Ask>) -> Units<RecordTable> {
     let file = folder.join(format!("{persons}.csv"));
     let executors = Executors { folder, key, ask };
-    load_for_executors(&Schema::parse(SCHEMA).unwrap(), &[file], &[0; 32], tempfile::tempfile().unwrap(), executors).unwrap().units
+    let schema = Schema::parse(SCHEMA).unwrap();
+    load_for_run(&schema, &[file], &[0; 32]).unwrap().units_elsewhere(&schema, tempfile::tempfile().unwrap(), executors).unwrap()
 }
 
 fn answers(mut list: &[u8]) -> Vec<Vec<u8>> {

@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod calculator;
 mod json;
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,8 @@ use chacha20::rand_core::SeedableRng;
 use divan::Bencher;
 use dp_pvi_inference::methods::propagation::{Adf, Factors, Shared};
 use dp_pvi_inference::models::pbp_network::PbpNetwork;
+use dp_pvi_models::pbp_network::{Network, PriorFactors};
 use dp_pvi_posterior::methods::NOISE_PRIOR;
-use dp_pvi_posterior::models::pbp_network::{Network, PriorFactors};
 use dp_pvi_records::RecordTable;
 use rand_core::Rng;
 

@@ -1,7 +1,8 @@
 //! What can go wrong in an update.
 
+use dp_pvi_names::LatticeOverflow;
 use dp_pvi_posterior::task::TaskError;
-use dp_pvi_privacy::mechanism::{LatticeOverflow, ReleaseError};
+use dp_pvi_privacy::mechanism::ReleaseError;
 use dp_pvi_privacy::parts::NotAsked;
 
 /// An update that did not happen. Nothing was released, and no message contains a value of a record.

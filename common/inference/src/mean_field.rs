@@ -1,6 +1,6 @@
 //! A mean-field Gaussian as the gradient code reads it.
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 /// The coordinate t in which the gradient of a scale is expressed, clipped and noised.

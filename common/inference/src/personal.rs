@@ -1,7 +1,7 @@
 //! A site's personal posterior: what all others released, and the exact likelihood of its own records in place of what it released itself.
 //!
 //! q_k = argmax over q of Σ_{i∈D_k} E_q log p(i | θ) − KL(q‖cavity), in the task's family. The cavity is what the others say. Where
-//! the site knows what it released, that is a function of released values ([`dp_pvi_reading::personal`]). Otherwise its part is taken out as
+//! the site knows what it released, that is a function of released values ([`crate::personal::others`]). Otherwise its part is taken out as
 //! the records tell it: its exact terms out of the released sums, or its exact factor (Σ(g + Hμ), ΣH) at the posterior out of the posterior.
 //!
 //! **Sites differ.** The others tell of coefficients φ that are not quite this site's: θ = φ + u, u ~ N(0, T). So the cavity's covariance is widened by T before
@@ -16,14 +16,18 @@
 //! **Assumes** a likelihood of a linear predictor with an exact local optimum. **Source**: this project; random effects as in meta-analysis; the cavity is that of
 //! partitioned variational inference (Ashman et al. 2022).
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, svec_times};
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
+pub mod others;
+
+use crate::personal::others::{Others, Released, Way, others};
+use dp_pvi_math::agreement::Allowance;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec, svec_times};
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_posterior::methods::agreement::allowance;
+use dp_pvi_posterior::methods::noise_aware::{Contribution, History, OwnNoise};
+use dp_pvi_posterior::noise_aware;
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
 use dp_pvi_privacy::{OwnEyes, OwnEyesOnly, SiteState, Units};
-use dp_pvi_reading::agreement::{Allowance, allowance};
-use dp_pvi_reading::noise_aware::{self, Contribution, History, OwnNoise};
-use dp_pvi_reading::personal::{Others, Released, Way, others};
 use serde::{Deserialize, Serialize};
 
 use crate::capabilities::sums;

@@ -7,16 +7,17 @@ use std::sync::Once;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, Epsilon, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate};
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_posterior::models::robust_regression::Student;
-use dp_pvi_posterior::models::{linear_regression, logistic_regression};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_models::robust_regression::Student;
+use dp_pvi_models::{linear_regression, logistic_regression};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::{
     Approximation, DpOptimisationSpec, ENGINE, ModelSpec, Optimizer, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, Trust, UpdateSpec,
 };
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Permit, Purpose, ReleaseId, RunId, StepPermit};
+use dp_pvi_privacy::{Ledger, NoiseSource, Permit, Purpose, StepPermit};
 use ed25519_dalek::SigningKey;
 use rand_core::Rng;
 use serde_json::Value;
@@ -172,7 +173,7 @@ pub(crate) fn table(dimension: usize, units: &[Vec<(Vec<f64>, f64)>]) -> RecordT
 
 /// A table of a task's units. Where the label is a survival time, a target below 0 is the time of an event, and one above 0 that of a record that was not watched longer.
 pub(crate) fn table_for(task: &ResolvedTask, units: &[Vec<(Vec<f64>, f64)>]) -> RecordTable {
-    if task.model.rules().survival().is_none() {
+    if task.model.rules().response().as_survival().is_none() {
         return table(task.features as usize, units);
     }
     let plain = table(task.features as usize, units);

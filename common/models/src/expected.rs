@@ -16,7 +16,7 @@ use nalgebra::{DMatrix, DVector};
 
 use crate::ModelSpec;
 use crate::predictor::{Predictor, Statistics};
-use dp_pvi_numerics::expectation::{expectation, expectation_of_two};
+use dp_pvi_math::expectation::{expectation, expectation_of_two};
 
 /// Expectations a record, over the looks of a run by their weights.
 #[derive(Debug)]
@@ -176,8 +176,8 @@ mod tests {
     use crate::logistic_regression::LogisticRegression;
     use crate::predictor::{Predictor, Statistics};
     use crate::probit_regression::ProbitRegression;
-    use dp_pvi_numerics::expectation::expectation_of_two;
-    use dp_pvi_numerics::normal::{cdf, density};
+    use dp_pvi_math::expectation::expectation_of_two;
+    use dp_pvi_math::normal::{cdf, density};
     use nalgebra::{DMatrix, DVector};
 
     fn close(got: &DMatrix<f64>, expected: &DMatrix<f64>, tolerance: f64) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::Own;
 use crate::many_rows::ManyRows;
 use crate::predictor::Predictor;
 
@@ -12,8 +13,8 @@ pub enum Likelihood {
     Predictor(Arc<dyn Predictor>),
     /// A record becomes several rows.
     Rows(Arc<dyn ManyRows>),
-    /// The model sums records by itself: its private half is registered in `dp-pvi-inference`.
-    Own,
+    /// The model sums records by itself, and offers this to updates: its private half is registered in `dp-pvi-inference`.
+    Own(Own),
 }
 
 impl Likelihood {

@@ -13,7 +13,7 @@ use crate::registry::Named;
 use crate::spec::TaskError;
 use crate::spec::check::invalid;
 use crate::{MODELS, ModelRules};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
 
 /// A model: its options in a resolved task, where every number is explicit, and what they say by [`ModelRules`].
 ///

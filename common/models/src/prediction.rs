@@ -3,14 +3,14 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 use serde::{Deserialize, Serialize};
 
 pub use dp_pvi_schema::public::Example;
 
-use dp_pvi_numerics::count::{negative_binomial, ranked_probability_score};
-use dp_pvi_numerics::normal;
-use dp_pvi_numerics::student::NormalPlusStudent;
+use dp_pvi_math::count::{negative_binomial, ranked_probability_score};
+use dp_pvi_math::normal;
+use dp_pvi_math::student::NormalPlusStudent;
 
 /// The predictive distribution of a posterior: parameter uncertainty and observation noise together.
 pub trait Law: Debug + Send + Sync {
@@ -369,7 +369,7 @@ impl Level {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
 
     use super::{Example, Law, Outcome, Scores};
     use crate::{ModelSpec, negative_binomial_regression, ordinal_regression, poisson_regression};

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use dp_pvi_numerics::quadrature::sigmoid_moments_of;
-use dp_pvi_numerics::tilted::Tilted;
+use crate::StatisticsForm;
+use dp_pvi_math::quadrature::sigmoid_moments_of;
+use dp_pvi_math::tilted::Tilted;
 
 /// Derivatives of f = E log p(y | z) for a predictor z ~ N(a, s²).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,6 +65,11 @@ pub trait Predictor: OfMany + Send + Sync {
 
     /// Its tilted moments, which expectation propagation needs.
     fn tilted(&self) -> Option<Arc<dyn TiltedPredictor>> {
+        None
+    }
+
+    /// Its expected sufficient statistics, which `update = "vips"` needs.
+    fn expected_statistics(&self) -> Option<StatisticsForm> {
         None
     }
 }

@@ -35,6 +35,8 @@ pub struct Reach {
     pub offset: (f64, f64),
     /// Largest standard deviation of xᵀθ under the prior.
     pub spread: f64,
+    /// Largest |xᵀθ| at the prior's mean.
+    pub mean: f64,
     /// What it is measured in.
     pub scale: PredictorScale,
 }
@@ -70,16 +72,17 @@ impl Reach {
     #[must_use]
     pub fn of(model: &ModelSpec, schema: &Schema, prior: &Prior) -> Option<Self> {
         let rules = model.rules();
-        let scale = rules.predictor_scale()?;
+        let scale = rules.response().scale?;
         let first = rules.own_before_rows() as usize;
         let widest = |from: usize, count: usize| {
             let own = prior.precision.get(from..from + count).unwrap_or(&prior.precision);
             own.iter().map(|precision| precision.powf(-0.5)).fold(0.0, f64::max)
         };
         let longest = schema.row_norm_bound() * widest(first, schema.dimension() as usize);
-        let Some(design) = schema.design() else { return Some(Self { offset: (0.0, 0.0), spread: longest, scale }) };
+        let mean = schema.row_norm_bound() * prior.mean.get(first..).unwrap_or_default().iter().map(|mean| mean * mean).sum::<f64>().sqrt();
+        let Some(design) = schema.design() else { return Some(Self { offset: (0.0, 0.0), spread: longest, mean, scale }) };
         let squares = design.terms().iter().map(|term| (term.bound * widest(first + term.first as usize, term.count as usize)).powi(2));
-        Some(Self { offset: design.offset_range(), spread: squares.sum::<f64>().sqrt().min(longest), scale })
+        Some(Self { offset: design.offset_range(), spread: squares.sum::<f64>().sqrt().min(longest), mean, scale })
     }
 
     /// Refuses predictors that the link or the label cannot take.
@@ -99,10 +102,21 @@ impl Reach {
             PredictorScale::LogOdds | PredictorScale::Probit if span > LOGIT_SPAN || far > LOGIT_SPAN => {
                 invalid(&format!("{}: at such ends it decides every label by itself; scale the column, or give it a smaller range", ends()))
             }
-            PredictorScale::Label if far > 0.0 => {
+            PredictorScale::Label => {
                 let LabelKind::Number(rule) = &schema.label().kind else { return Ok(()) };
                 let (low, high) = (rule.encode(rule.lower), rule.encode(rule.upper));
-                if span <= LABEL_SPAN * (high - low) && from <= high && to >= low {
+                let reached = DEVIATIONS * self.spread + self.mean;
+                if from - reached > high || to + reached < low {
+                    return invalid(&format!(
+                        "the label after its centre and scale lies between {} and {}, and the prior lets predictors reach {} to {}: give the label a centre and a scale in the \
+                         middle of its range, or the prior a mean or a scale",
+                        Short(low),
+                        Short(high),
+                        Short(from - reached),
+                        Short(to + reached)
+                    ));
+                }
+                if far == 0.0 || span <= LABEL_SPAN * (high - low) && from <= high && to >= low {
                     return Ok(());
                 }
                 invalid(&format!(

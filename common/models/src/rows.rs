@@ -1,8 +1,8 @@
 //! Rows that were drawn from public values, in place of records, and the sums over them that a regression asks for. Forecasts are made of them.
 //! Each row stands for many records.
 
-use dp_pvi_expfam::any::Standard;
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::any::Standard;
+use dp_pvi_math::expfam::gaussian::full::svec;
 use nalgebra::{DMatrix, DVector};
 
 use crate::predictor::{Predictor, Statistics};

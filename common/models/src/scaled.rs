@@ -13,7 +13,7 @@
 //! adds up; where that is no covariance, the grids' mean is taken. This is exact for one group, and leaves out how groups depend on each other.
 //!
 //! A grid costs time with the cube of the number of coefficients, so that many coefficients and groups have grids in the last pass only, and still more have none. Without a grid
-//! each group has one τ, by the coordinate ascent of [`scales`](dp_pvi_numerics::scales).
+//! each group has one τ, by the coordinate ascent of [`scales`](dp_pvi_math::scales).
 //!
 //! Source: this project; nested Laplace approximations are Rue, Martino and Chopin (2009).
 
@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use crate::spec::Prior;
-use dp_pvi_numerics::scales::{Group, Spread, inverse_gamma_quantile};
-use dp_pvi_numerics::uncertain_curvature::{Found, UncertainCurvature};
+use dp_pvi_math::scales::{Group, Spread, inverse_gamma_quantile};
+use dp_pvi_math::uncertain_curvature::{Found, UncertainCurvature};
 
 /// Steps of a grid in standard deviations that ln τ² has where its group's coefficients are known.
 const STEP: f64 = 1.0;
@@ -342,7 +342,7 @@ fn mean_of(grid: &Grid, dimension: usize) -> DVector<f64> {
 mod tests {
     use super::{Grids, Known, Scaled};
     use crate::spec::Prior;
-    use dp_pvi_numerics::scales::Group;
+    use dp_pvi_math::scales::Group;
     use nalgebra::{DMatrix, DVector};
 
     const GROUP: Group = Group { first: 1, count: 2, shape: 1.0, rate: 0.25, fixed: None };

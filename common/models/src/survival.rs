@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
 
 use crate::many_rows::{Beliefs, ManyRows, Place, PseudoRows};
 pub use crate::prediction::LogCumulativeHazard;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::worlds::sites::{Cells, Differences, Federation, Labels};
-use dp_pvi_reading::agreement::Verdict;
+use dp_pvi_results::agreement::Verdict;
 
 /// Twice what the test allows.
 const BEYOND: Differences = Differences { intercept: 0.6, others: 0.2, shift: 0.4 };

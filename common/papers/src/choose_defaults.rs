@@ -13,15 +13,16 @@
 //! ε = 1, δ = 1e-5, replace-one.
 
 use dp_pvi_accounting::{Epsilon, PrivacyUnit};
-use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::models;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::quadrature::log_sigmoid_expectation;
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::numerics::quadrature::log_sigmoid_expectation;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, RunId, SecureNoise, SiteState, Units};
+use dp_pvi_privacy::{Ledger, SecureNoise, SiteState, Units};
 use dp_pvi_records::RecordTable;
 use dp_pvi_unsealed::Unsealed;
 use ed25519_dalek::SigningKey;

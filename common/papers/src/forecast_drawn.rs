@@ -13,9 +13,10 @@ use std::time::Instant;
 
 use crate::worlds::federation::{Features, Likelihood, Problem, federate};
 use crate::worlds::forecasts::{Outcome, Tallies, Tally, write_section};
-use dp_pvi_forecast::{Effort, Forecast, NotForecast, forecast};
+use dp_pvi_posterior::methods::rehearsal::NotForecast;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_records::{RecordTable, RecordView};
+use dp_pvi_results::forecast::{Effort, Forecast, forecast};
 
 const NATURAL: &str = "schedule = \"synchronous\"\nrounds = 10\nupdate = \"natural-gradient\"";
 const OPTIMISATION: &str = "schedule = \"synchronous\"\nrounds = 10\nupdate = \"dp-optimisation\"";

@@ -14,10 +14,10 @@ use std::time::Instant;
 use crate::worlds::federation::federate;
 use crate::worlds::forecasts::{Outcome, Tallies, Tally, write_section};
 use crate::worlds::sets::{full_coding, load, sets, split};
-use dp_pvi_forecast::{Effort, Forecast, forecast};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordView;
+use dp_pvi_results::forecast::{Effort, Forecast, forecast};
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 use toml::Value;
 
@@ -34,22 +34,23 @@ fn published(text: &str, files: &[PathBuf]) -> String {
     let label = |record: RecordView<'_>| record.target;
     let mean = |of: &dyn Fn(RecordView<'_>) -> f64| records.records().map(of).sum::<f64>() / count;
     let entry = |record: RecordView<'_>, at: u32| record.indices.iter().position(|&j| j == at).map_or(0.0, |k| record.values[k]);
-    for (column, raw) in full.columns().iter().zip(table["columns"].as_array_mut().unwrap()) {
+    for ((position, column), raw) in full.columns().iter().enumerate().zip(table["columns"].as_array_mut().unwrap()) {
+        let first = full.design().unwrap().only_place(position).unwrap_or_default();
         let raw = raw.as_table_mut().unwrap();
         match &column.kind {
             ColumnKind::Ignored => continue,
             ColumnKind::Number(rule) => {
-                let value = |record: RecordView<'_>| rule.decode(entry(record, column.offset));
+                let value = |record: RecordView<'_>| rule.decode(entry(record, first));
                 let centre = mean(&value);
                 let sd = mean(&|record| (value(record) - centre).powi(2)).sqrt();
                 raw.insert("mean".into(), Value::Float(centre));
                 raw.insert("sd".into(), Value::Float(sd));
             }
             ColumnKind::Boolean(_) => {
-                raw.insert("share".into(), Value::Float(mean(&|record| entry(record, column.offset))));
+                raw.insert("share".into(), Value::Float(mean(&|record| entry(record, first))));
             }
             ColumnKind::Category(rule) => {
-                let share = |level: u32| Value::Float(mean(&|record| entry(record, column.offset + level)));
+                let share = |level: u32| Value::Float(mean(&|record| entry(record, first + level)));
                 raw.insert("share".into(), Value::Array((0..u32::try_from(rule.values.len()).unwrap()).map(share).collect()));
             }
         }

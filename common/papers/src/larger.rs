@@ -15,14 +15,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dp_pvi_accounting::Epsilon;
-use dp_pvi_data::{Snapshot, load_for_run, load_to_disk};
+use dp_pvi_data::{load_for_run, load_to_disk};
 use dp_pvi_inference::methods::{self, Job};
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId, SecureNoise, SiteState};
-use dp_pvi_simulator::federation::client_key;
+use dp_pvi_privacy::{Ledger, SecureNoise, SiteState, Units};
+use dp_pvi_schema::Schema;
+use dp_pvi_simulation::federation::client_key;
 use dp_pvi_unsealed::Unsealed;
 
 /// Name, options of `[pvi]`, and the visit that is measured.
@@ -43,19 +45,20 @@ pub fn main(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(directory.join("schema.toml"))?;
     let (schema, files) = (Schema::parse(&text)?, [directory.join("hospital-1.parquet")]);
     let began = Instant::now();
-    let Snapshot { units, fingerprint, screen } = match rest {
-        [] => load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile_in(Path::new(folder))?)?,
-        _ => load_for_run(&schema, &files, &[1; 32])?,
+    let file = || tempfile::tempfile_in(Path::new(folder));
+    let made = match rest {
+        [] => load_to_disk(&schema, &files, &[1; 32], file()?)?.units(&schema, None, Some(file()?))?,
+        _ => load_for_run(&schema, &files, &[1; 32])?.units(&schema, None, None)?,
     };
     let threads = std::thread::available_parallelism()?;
-    let snapshot = Snapshot { units: units.on_threads(threads), fingerprint, screen };
+    let units = made.units.on_threads(threads);
     println!("load: {:.2} s, {} MiB", began.elapsed().as_secs_f64(), peak()?);
     for (name, update, visit) in UPDATES {
         let task = task(&text, update)?;
         // Twice: the second time the cache may be in the memory of the kernel.
         for _ in 0..2 {
             let began = Instant::now();
-            run(&task, visit, &snapshot)?;
+            run(&task, visit, &units)?;
             println!("{name}: {:.2} s, {} MiB, {threads} threads", began.elapsed().as_secs_f64(), peak()?);
         }
     }
@@ -71,7 +74,7 @@ fn task(schema: &str, update: &str) -> Result<ResolvedTask, Box<dyn Error>> {
     Ok(RawTask::parse(&text)?.resolve(schema, context)?)
 }
 
-fn run(task: &ResolvedTask, visit: u32, snapshot: &Snapshot) -> Result<(), Box<dyn Error>> {
+fn run(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Result<(), Box<dyn Error>> {
     let identity = LedgerIdentity { data: "larger".into(), unit: task.privacy.unit, relation: task.privacy.relation };
     let budget =
         Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
@@ -80,7 +83,7 @@ fn run(task: &ResolvedTask, visit: u32, snapshot: &Snapshot) -> Result<(), Box<d
     let release = ReleaseId { run: RunId { task: task.hash(), number: 1 }, client, round: visit };
     let permit = ledger.reserve(&release, &task.visit_event(visit)?, Hash::default())?;
     let state = task.rule().initial();
-    methods::run(&Job { site: None, task, visit, lambda: &state, state: &SiteState::None }, &snapshot.units, permit, &SecureNoise)?;
+    methods::run(&Job { site: None, task, visit, lambda: &state, state: &SiteState::None }, units, permit, &SecureNoise)?;
     Ok(())
 }
 

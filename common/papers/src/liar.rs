@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_simulation::experiment::liar::Lie;
 use dp_pvi_simulation::experiment::{Experiment, Session, processors};
 
@@ -19,7 +19,7 @@ pub fn main(arguments: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
     let data = arguments.next().ok_or("name the directory of the data")?;
     let experiment = Experiment::read_with(Path::new(&file), &["clients.number=10".parse()?, "phases.min_sites=10".parse()?])?;
     let session = Session::open(experiment, Path::new(&file), Path::new(&data))?;
-    let means = |state: &[f64]| -> Result<(Vec<f64>, Vec<f64>), dp_pvi_expfam::InvalidParameters> {
+    let means = |state: &[f64]| -> Result<(Vec<f64>, Vec<f64>), dp_pvi_math::expfam::InvalidParameters> {
         let posterior = Gaussian::from_natural(session.task().family(), session.task().posterior(state).to_vec())?;
         let sds = posterior.standard().variances().iter().map(|v| v.sqrt()).collect();
         Ok((posterior.standard().mean().to_vec(), sds))

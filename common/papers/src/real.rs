@@ -12,13 +12,13 @@ use std::time::Instant;
 
 use crate::worlds::federation::federate;
 use crate::worlds::sets::{Set, load, sets, split};
-use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_inference::models::from_spec;
 use dp_pvi_inference::personal::fit;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
-use dp_pvi_reading::noise_aware::of_run;
-use dp_pvi_reading::predictive::Predictor;
+use dp_pvi_protocol::predictive::Predictor;
 use dp_pvi_records::RecordTable;
 
 const ROUNDS: u32 = 20;

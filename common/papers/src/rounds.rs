@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use crate::worlds::federation::{Counts, Features, Likelihood, Problem, Replication};
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 
 const ROUNDS: [u32; 8] = [4, 6, 8, 10, 15, 20, 30, 40];
 const EPSILONS: [f64; 4] = [0.3, 1.0, 4.0, 20.0];

@@ -8,13 +8,14 @@
 #![allow(clippy::disallowed_methods, reason = "an experiment on invented records prints its table")]
 
 use crate::worlds::federation::{Random, federate};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::models::effects::scales;
-use dp_pvi_posterior::schema::formula::{Cell, Record, RowSpace};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::effects::scales;
+use dp_pvi_posterior::methods::noise_aware::Posterior;
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_reading::noise_aware::{Posterior, of_run};
-use dp_pvi_reading::summary::coefficients;
+use dp_pvi_protocol::summary::coefficients;
 use dp_pvi_records::RecordTable;
+use dp_pvi_schema::formula::{Cell, Record, RowSpace};
 
 const SITES: u32 = 10;
 const ROWS: u32 = 2000;

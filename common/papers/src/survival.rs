@@ -10,14 +10,15 @@
 use std::fmt::Write;
 
 use crate::worlds::federation::{Random, federate};
-use dp_pvi_expfam::any::{Gaussian, Standard};
 use dp_pvi_inference::models::from_spec;
-use dp_pvi_posterior::schema::formula::{Cell, Record, RowSpace};
-use dp_pvi_posterior::schema::public::{Example, Extra};
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
+use dp_pvi_models::prediction::Level;
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_reading::noise_aware::of_run;
-use dp_pvi_reading::summary::{Coefficient, Level, coefficients};
+use dp_pvi_protocol::summary::{Coefficient, coefficients};
 use dp_pvi_records::{RecordTable, RecordView};
+use dp_pvi_schema::formula::{Cell, Record, RowSpace};
+use dp_pvi_schema::public::{Example, Extra};
 
 const SITES: usize = 5;
 const ROWS: usize = 2000;
@@ -189,7 +190,8 @@ fn picture(task: &ResolvedTask, pooled: &Gaussian, private: &Gaussian) -> String
     for (treated, colour, name) in [(false, "#c0392b", "untreated"), (true, "#1f6fb2", "treated")] {
         let (indices, values) = row(task, (treated, 60.0, 1));
         let row = Example { indices: &indices, values: &values, target: 0.0, offset: 0.0, extra: Extra::NONE };
-        let at = |q: &Gaussian, time: f64| task.model.rules().survival().unwrap().log_cumulative_hazard(q.standard(), row, time);
+        let at =
+            |q: &Gaussian, time: f64| task.model.rules().response().as_survival().unwrap().log_cumulative_hazard(q.standard(), row, time);
         let times = || (0..=60).map(f64::from);
         let path = |points: Vec<(f64, f64)>| points.iter().map(|(t, s)| format!("{:.1},{:.1}", x(*t), y(*s))).collect::<Vec<_>>().join(" ");
         let band = |t: f64| at(private, t).band(Level::P95);
@@ -226,7 +228,7 @@ pub fn main(arguments: Vec<String>) {
         let exact = pooled(&tasks[0], &drawn);
         all.add(&tasks[0], &exact, &exact, &test);
         let truth: Vec<f64> = HAZARDS.iter().map(|hazard| hazard.ln()).chain(RATIOS).collect();
-        let certain = dp_pvi_expfam::gaussian::diagonal::Standard::new(truth, vec![1.0; own + RATIOS.len()]).unwrap();
+        let certain = dp_pvi_math::expfam::gaussian::diagonal::Standard::new(truth, vec![1.0; own + RATIOS.len()]).unwrap();
         known += concordance(&tasks[0], &Standard::Diagonal(certain), &test);
         let private: Vec<Gaussian> = tasks.iter().zip(settings).map(|(task, (_, local))| federation(task, &drawn, local, seed)).collect();
         for ((sums, task), q) in sums.iter_mut().zip(&tasks).zip(&private) {

@@ -9,11 +9,12 @@
 use divan::{Bencher, black_box};
 use dp_pvi_accounting::{self, Curve};
 use dp_pvi_accounting::{ClipNorm, Delta, Epsilon, LatticePath, NoiseMultiplier, PrivacyUnit, Relation, SamplingRate, Terms};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::sampler::{Coins, DiscreteGaussianSampler};
-use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, NoiseSource, Purpose, ReleaseId, RunId, SecureNoise, StepPermit, UnitTable, Units};
+use dp_pvi_privacy::{Argument, Ledger, NoiseSource, Purpose, SecureNoise, StepPermit, UnitTable, Units};
 use dp_pvi_unsealed::Unsealed;
 use ed25519_dalek::SigningKey;
 

@@ -27,6 +27,7 @@
 //! The gate stops mistakes, not an author who wants to cheat.
 
 pub mod audit;
+pub mod clipping;
 pub mod danger;
 pub mod inside;
 pub mod ledger;
@@ -38,7 +39,6 @@ pub mod parts;
 pub mod planted;
 pub mod proofs;
 pub mod records;
-pub mod release;
 pub mod sampler;
 pub mod shards;
 pub mod stored;
@@ -48,5 +48,4 @@ pub use ledger::{Ledger, Pending, Permit, SiteState, StepPermit};
 pub use noise::{NoRandomness, NoiseSource, Purpose, SecureNoise};
 pub use own_eyes::{OwnEyes, OwnEyesOnly};
 pub use records::{Argument, Released, Sensitive, UnitTable, Units};
-pub use release::{ClientId, Hash, LatticeVector, Payload, PayloadKind, ReleaseId, RunId};
 pub use shards::{ContentId, PermitScope, Shard, Shards, StableIds, WholeSite};

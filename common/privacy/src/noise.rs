@@ -7,7 +7,7 @@ use rand_core::Rng;
 
 use dp_pvi_unsealed::Sealed;
 
-use crate::release::ReleaseId;
+use dp_pvi_names::ReleaseId;
 
 /// What a stream is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,7 +69,7 @@ impl NoiseSource for SecureNoise {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::release::{ClientId, Hash, RunId};
+    use dp_pvi_names::{ClientId, Hash, RunId};
 
     #[test]
     fn every_secure_stream_is_fresh_even_for_the_same_step() {

@@ -39,8 +39,8 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::mechanism::{LatticeSum, MAX_UNITS, ReleaseError, SumMechanism, Summation, Summed};
 use crate::noise::{NoRandomness, SecureNoise};
 use crate::records::{Argument, Sensitive, UnitTable, Units};
-use crate::release::Hash;
 use crate::shards::Grouping;
+use dp_pvi_names::Hash;
 
 /// What head and executors must agree about beside the task: the form of questions and answers, and the program.
 const VERSION: &str = concat!("dp-pvi parts v2, ", env!("CARGO_PKG_VERSION"));
@@ -165,7 +165,7 @@ struct Asked {
     number: u64,
     /// The head's public key for the answers.
     head: [u8; 32],
-    form: [u64; 4],
+    form: [u64; 5],
     argument: Vec<u8>,
 }
 

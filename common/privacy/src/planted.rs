@@ -15,9 +15,9 @@ use rand_core::Rng;
 
 use crate::ledger::StepPermit;
 use crate::noise::SecureNoise;
-use crate::release::Hash;
 use crate::sampler::Coins;
 use dp_pvi_accounting::unit::SamplingRate;
+use dp_pvi_names::Hash;
 
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +45,16 @@ pub enum Bug {
     RedrawnBatches,
     /// On path `sum`, where nothing looks at a term afterwards, every term enters with twice its factor.
     TwiceFactor,
+    /// A term of cells is let through with a negative integer in a cell.
+    NegativeCell,
+    /// The squares of signed coordinates enter Q once and not twice.
+    SignedOnce,
+    /// Terms are checked by their norm, and booked as cells.
+    BallBookedAsCells,
 }
 
 /// All of them.
-pub const BUGS: [Bug; 11] = [
+pub const BUGS: [Bug; 14] = [
     Bug::SilentCoordinate,
     Bug::HalfNoise,
     Bug::NoiseInState,
@@ -60,6 +66,9 @@ pub const BUGS: [Bug; 11] = [
     Bug::NearestRounding,
     Bug::RedrawnBatches,
     Bug::TwiceFactor,
+    Bug::NegativeCell,
+    Bug::SignedOnce,
+    Bug::BallBookedAsCells,
 ];
 
 static PLANTED: AtomicU8 = AtomicU8::new(0);
@@ -96,6 +105,13 @@ pub(crate) fn clip(clip: f64, norms: impl FnOnce() -> Vec<f64>) -> f64 {
     let mut norms = norms();
     norms.sort_unstable_by(f64::total_cmp);
     norms.get(norms.len() / 2).map_or(clip, |median| median.min(clip))
+}
+
+/// Whether an integer in a cell is negative, and the sum of the signed squares, as the check of a term sees them.
+pub(crate) fn of_cells(negative: bool, signed: u128) -> (bool, u128) {
+    // Q doubles what is halved here; a sum that is above every bound stays there.
+    let signed = if is(Bug::SignedOnce) && signed < u128::MAX { signed / 2 } else { signed };
+    (negative && !is(Bug::NegativeCell), signed)
 }
 
 /// Factors of terms that a model sums by itself.

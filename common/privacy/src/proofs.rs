@@ -11,6 +11,7 @@
 //! | shares of noise, what is left of them when everybody else works together, and what masks hide | [`shares`] |
 //! | sums that a model forms by itself | [`batched_sums`] |
 //! | how many terms of a sum one unit moves, and by how much | [`layouts`] |
+//! | terms with coordinates that are never negative move a sum by √2 of their bound where they are replaced | [`cells`](dp_pvi_accounting::proofs::cells) |
 //! | each person's rows of a database are made of that person's records and public tables alone | [`database_rows`] |
 //! | what tells a learned scale is part of the same release, and hardly lengthens it | [`scale_statistic`] |
 

@@ -26,11 +26,11 @@ use serde::de::DeserializeOwned;
 use crate::inside::{Kept, withheld};
 use crate::mechanism::{MAX_UNITS, SumBound};
 use crate::parts::Elsewhere;
-use crate::release::LatticeVector;
 use crate::shards::Grouping;
 use crate::stored::{Held, Stored, UnitStore, Unread};
 pub use crate::table::UnitTable;
 use dp_pvi_accounting::event::DpEvent;
+use dp_pvi_names::LatticeVector;
 
 /// A public value for functions over private ones, as bytes (postcard). Every call of a function gets a copy of its own, made from the bytes.
 ///

@@ -29,12 +29,12 @@
 
 use std::ops::RangeInclusive;
 
+use crate::metrics::HeldOutMetrics;
+use crate::origin::{RELATION_BYTES, RELATIONS};
+use dp_pvi_names::{PayloadKind, ReleaseId, RunId};
 use dp_pvi_posterior::task::bounds::{MAX_DEADLINE_SECONDS, MAX_NAME_BYTES, MAX_NUMBERS, MAX_SITES, MAX_VISITS, is_plain_text};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::MAX_UNITS;
-use dp_pvi_privacy::{PayloadKind, ReleaseId, RunId};
-use dp_pvi_reading::metrics::HeldOutMetrics;
-use dp_pvi_reading::origin::{RELATION_BYTES, RELATIONS};
 
 use crate::message::{Hello, MetricsReport, Receipt, Refusal, RoundHeader, TranscriptEntry, Update, Welcome};
 

@@ -5,6 +5,8 @@
 //!   server is where it was; every answer comes with the records that must be durable before it may be given.
 //! * [`participant`]: a site as a state machine over its privacy ledger, and an evaluator. Neither trusts the server.
 //! * [`bounds`]: what a peer may say. [`witness`]: a ledger's head, in its site's own words.
+//! * [`statement`]: what was guaranteed to a site's records. [`shape`]: what a message of an honest site can be. [`early_end`]: whether a run may end before its plan.
+//! * [`predictive`], [`metrics`]: predictions from a state, and how well they do on public records, which evaluators report.
 //! * [`sum`]: payloads in chunks, checked and summed in O(d) memory.
 //! * [`text`]: words of a peer, made fit for people's eyes.
 //! * [`driver`]: the loops of both sides, generic over transport, store, trainer and clock. Production and simulation run these.
@@ -24,12 +26,24 @@
 //! hands out an answer apart from the records that it depends on.
 pub mod aggregation;
 pub mod bounds;
+mod classes;
+pub mod concordance;
 pub mod coordinator;
 pub mod driver;
+pub mod early_end;
+pub mod ledger_head;
 pub mod message;
+pub mod metrics;
+pub mod origin;
 pub mod participant;
 mod parts;
+pub mod predictive;
+#[cfg(test)]
+mod predictive_tests;
+pub mod shape;
+pub mod statement;
 pub mod sum;
+pub mod summary;
 #[cfg(test)]
 mod testing;
 pub mod text;

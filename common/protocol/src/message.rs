@@ -4,12 +4,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::ledger_head::Witness;
+pub use crate::metrics::{HeldOutMetrics, PublicMetrics};
+use crate::origin::Origin;
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
-pub use dp_pvi_reading::metrics::{HeldOutMetrics, PublicMetrics};
-use dp_pvi_reading::origin::Origin;
-use dp_pvi_reading::witness::Witness;
 #[cfg(doc)]
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::transcript::SignedEntry;

@@ -4,7 +4,7 @@
 //! * A *lattice* payload under local trust is one noised sum of clipped terms. It is compared with the public bound of that sum
 //!   ([`SumBound`](dp_pvi_privacy::mechanism::SumBound)), from the units that the site declared and the task's mechanism, while it arrives: a liar moves a
 //!   sum by at most what so many honest records and their noise could. The task's `max_units` bounds what may be declared.
-//!   A sum of moments has a [`Shape`](dp_pvi_reading::shape) as well: no direction of its curvature is negative by more than the noise, and gradient and curvature
+//!   A sum of moments has a [`Shape`](crate::shape) as well: no direction of its curvature is negative by more than the noise, and gradient and curvature
 //!   together are no larger than the declared units have. Effects of other sites are not its own to fill: a number there that is not 0 is refused.
 //! * A *masked* payload says nothing alone. The unmasked sum of all sites is compared with the bound of its shares; out of it the round ends, and
 //!   nobody is named, since nobody knows whose vector it was.
@@ -14,9 +14,9 @@
 //!
 //! A payload that is refused names its sender in the server's log and events; the round waits for another one until its deadline.
 
+use crate::shape::{Misfit, ShapeCheck};
+use dp_pvi_names::{Hash, PayloadKind};
 use dp_pvi_privacy::mechanism::SumCheck;
-use dp_pvi_privacy::{Hash, PayloadKind};
-use dp_pvi_reading::shape::{Misfit, ShapeCheck};
 use dp_pvi_secagg::commitment::Committer;
 
 use crate::coordinator::Expected;
@@ -90,7 +90,7 @@ impl PayloadCheck {
         let committer = expected.commitment.as_ref().map(|committed| Committer::new(&committed.salt, &committed.header, &committed.client));
         let lattice = matches!(expected.kind, PayloadKind::Lattice { .. });
         let sum = expected.bound.filter(|_| lattice).map(dp_pvi_privacy::mechanism::SumBound::check);
-        let shape = expected.shape.clone().map(dp_pvi_reading::shape::Shape::check);
+        let shape = expected.shape.clone().map(crate::shape::Shape::check);
         Self { expected, hasher, words: Words::default(), received: 0, committer, sum, shape, seen: (0, 0) }
     }
 
@@ -201,7 +201,7 @@ pub struct Sum {
     /// The round.
     pub round: u32,
     /// The clients whose payloads are in it, ascending, with the hashes of their update messages.
-    pub included: Vec<(dp_pvi_privacy::ClientId, Hash)>,
+    pub included: Vec<(dp_pvi_names::ClientId, Hash)>,
     /// The sum.
     pub total: SumTotal,
 }
@@ -251,7 +251,7 @@ impl Accumulator {
 
     /// The client whose payload must come next (with the hash of its update message); `None` when all came.
     #[must_use]
-    pub(crate) fn wants(&self) -> Option<&(dp_pvi_privacy::ClientId, Hash)> {
+    pub(crate) fn wants(&self) -> Option<&(dp_pvi_names::ClientId, Hash)> {
         self.close.included.get(self.done)
     }
 
@@ -320,7 +320,7 @@ impl Accumulator {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use dp_pvi_privacy::ClientId;
+    use dp_pvi_names::ClientId;
     use proptest::prelude::*;
 
     use super::*;

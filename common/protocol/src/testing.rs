@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::origin::Origin;
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash, PayloadKind, ReleaseId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId};
-use dp_pvi_reading::origin::Origin;
 use ed25519_dalek::SigningKey;
 
 use crate::coordinator::{Action, Coordinator, Durable, Enrolled, Peer, Record, Rejected, Settings};

@@ -4,6 +4,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// Pauses between attempts that failed: each twice the one before, up to a longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure.
+    pub first: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl Backoff {
+    /// The pause after so many failures in turn; `first` after the first.
+    #[must_use]
+    pub fn after(self, failures: u32) -> Duration {
+        self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(self.longest)
+    }
+}
+
 /// Milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(u64);

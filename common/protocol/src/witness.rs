@@ -10,7 +10,7 @@
 //! two data sets needs two names.
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
-use dp_pvi_privacy::ClientId;
+use dp_pvi_names::ClientId;
 use dp_pvi_privacy::ledger::LedgerHead;
 use ed25519_dalek::VerifyingKey;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,5 @@
 //! How the levels of a category become entries of the feature row.
 
-use crate::CategoryRule;
-
 /// How L levels become entries. Every coding but [`Coding::Full`] leaves room for an intercept: its coefficients can be read alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
@@ -66,6 +64,13 @@ impl Coding {
         }
     }
 
+    /// Names of the coefficients of a column: `ward=surgery`, under sum coding `ward=surgery vs mean`.
+    pub(crate) fn names(self, column: &str, levels: &[String]) -> Vec<String> {
+        let suffix = if self == Self::Sum { " vs mean" } else { "" };
+        let is_named = |level: u32| matches!(self.entries(level, levels.len()), LevelEntries::One(_));
+        (0_u32..).zip(levels).filter(|(level, _)| is_named(*level)).map(|(_, value)| format!("{column}={value}{suffix}")).collect()
+    }
+
     /// The greatest number of entries that one of L levels fills; all of them are 1 or −1, so it is also the greatest squared norm.
     #[must_use]
     pub(crate) fn most_entries(self, levels: usize) -> usize {
@@ -73,33 +78,6 @@ impl Coding {
             Self::Full | Self::Treatment { .. } => 1,
             Self::Sum => self.width(levels),
         }
-    }
-}
-
-impl CategoryRule {
-    /// Number of entries of x.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        self.coding.width(self.values.len())
-    }
-
-    /// The entries of a level, by its position in the list of levels.
-    #[must_use]
-    #[inline]
-    pub fn entries(&self, level: u32) -> LevelEntries {
-        self.coding.entries(level, self.values.len())
-    }
-
-    /// Names of the coefficients of a column: `ward=surgery`, under sum coding `ward=surgery vs mean`.
-    pub(crate) fn names(&self, column: &str) -> Vec<String> {
-        let suffix = if self.coding == Coding::Sum { " vs mean" } else { "" };
-        let own_entry = (0_u32..).zip(&self.values).filter(|(level, _)| matches!(self.entries(*level), LevelEntries::One(_)));
-        own_entry.map(|(_, value)| format!("{column}={value}{suffix}")).collect()
-    }
-
-    /// The greatest number of entries that one level fills, and the greatest squared norm.
-    pub(crate) fn most_entries(&self) -> usize {
-        self.coding.most_entries(self.values.len())
     }
 }
 
@@ -122,8 +100,8 @@ mod tests {
         let ColumnKind::Category(rule) = &schema.columns()[0].kind else { panic!("a category") };
         (0..3)
             .map(|level| {
-                let mut row = vec![0.0; rule.width()];
-                rule.entries(level).iter().for_each(|(position, value)| row[position as usize] = value);
+                let mut row = vec![0.0; rule.coding.width(rule.values.len())];
+                rule.coding.entries(level, rule.values.len()).iter().for_each(|(position, value)| row[position as usize] = value);
                 row
             })
             .collect()

@@ -53,10 +53,10 @@ impl Fill {
     #[must_use]
     pub fn value(&self, cells: &[Cell]) -> f64 {
         let part = |part: &Part| match (&part.slope, cells[part.column]) {
-            (Slope::Times(slope), Cell::Number(value)) => slope * value,
+            (Slope::Times(slope), Cell::Number(value) | Cell::Gap(value)) => slope * value,
             (Slope::Times(slope), Cell::Level(truth)) => slope * f64::from(truth),
             (Slope::Levels(levels), Cell::Level(level)) => levels[level as usize],
-            (_, Cell::Missing) | (Slope::Levels(_), Cell::Number(_)) => 0.0,
+            (_, Cell::Missing) | (Slope::Levels(_), Cell::Number(_) | Cell::Gap(_)) => 0.0,
         };
         let sum = self.constant + self.parts.iter().map(part).sum::<f64>();
         sum.clamp(self.range.0, self.range.1)

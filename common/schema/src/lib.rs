@@ -72,8 +72,6 @@ struct Written {
 pub struct Column {
     /// Name in the file.
     pub name: String,
-    /// First entry of x that this column fills.
-    pub offset: u32,
     /// What it holds.
     pub kind: ColumnKind,
     /// Whether a formula that uses the column has an entry that is 1 where it has no value.
@@ -129,6 +127,8 @@ pub struct CategoryRule {
     pub values: Vec<String>,
     /// How they become entries.
     pub coding: coding::Coding,
+    /// Whether the schema says so itself: otherwise the first category beside no intercept has an entry for every level.
+    pub states_coding: bool,
     /// When a cell is a level.
     pub matching: Matching,
     /// What happens to a missing value.
@@ -390,7 +390,11 @@ impl Schema {
                     .into(),
             ));
         }
-        let design = formula::design(text, sites, (&self.columns, &self.label), self.unit_column())?;
+        self.asked(text, sites, None)
+    }
+
+    fn asked(self, text: &str, sites: &[String], weights: Option<&str>) -> Result<Self, SchemaError> {
+        let design = formula::design(text, sites, (&self.columns, &self.label), (self.unit_column(), weights))?;
         Ok(self.with_design(design))
     }
 
@@ -423,9 +427,6 @@ impl Schema {
     pub fn with_weights(mut self, column: &str) -> Result<Self, SchemaError> {
         let column = &*text::read(column);
         let fail = |problem: &str| Err(SchemaError::Column { column: column.to_owned(), problem: problem.to_owned() });
-        let Some(design) = &mut self.design else {
-            return Err(SchemaError::Whole("`weights` needs a formula under [model]: without one its column would be a feature".into()));
-        };
         let Some(position) = self.columns.iter().position(|described| described.name == column) else {
             return fail("is to be the weight of records and is not described: add it to `[[columns]]` with kind = \"number\"");
         };
@@ -441,11 +442,22 @@ impl Schema {
                 "is the weight of records, for which nothing stands in: use `missing = \"drop\"` or \"reject\", and so for `invalid`",
             );
         }
-        if design.uses(position) {
-            return fail("is the weight of records: it can be no term and no offset of the formula");
+        let greatest = rule.upper;
+        let Some(design) = self.design.take() else {
+            return Err(SchemaError::Whole("`weights` is for tables: documents and images have no columns".into()));
+        };
+        // Of `.` the weight is no part.
+        let (formula, sites) = (design.formula().to_owned(), design.sites().to_vec());
+        let without_intercept = design.intercept().is_none();
+        let mut asked = self.asked(&formula, &sites, Some(column))?;
+        if without_intercept {
+            asked = asked.without_intercept();
         }
-        design.set_weights(position, rule.upper);
-        Ok(self)
+        match &mut asked.design {
+            Some(design) if !design.uses(position) => design.set_weights(position, greatest),
+            _ => return fail("is the weight of records: it can be no term and no offset of the formula"),
+        }
+        Ok(asked)
     }
 
     /// The greatest weight of a record: 1 where records have none.
@@ -478,16 +490,7 @@ impl Schema {
         if let Some(design) = self.design() {
             return design.names().to_vec();
         }
-        let mut names = content::names(&self.content);
-        for column in &self.columns {
-            match &column.kind {
-                ColumnKind::Number(_) | ColumnKind::Boolean(_) => names.push(column.name.clone()),
-                ColumnKind::Category(rule) => names.extend(rule.names(&column.name)),
-                ColumnKind::Ignored => {}
-            }
-        }
-        names.extend(self.intercept.map(|_| "(intercept)".to_owned()));
-        names
+        content::names(&self.content)
     }
 
     /// What every entry of a row is, in order.
@@ -496,16 +499,7 @@ impl Schema {
         if let Some(design) = self.design() {
             return design.entries();
         }
-        let of = |(group, column): (usize, &Column)| {
-            let kind = match &column.kind {
-                ColumnKind::Boolean(_) => EntryKind::Indicator { group },
-                ColumnKind::Category(rule) if rule.coding != coding::Coding::Sum => EntryKind::Indicator { group },
-                ColumnKind::Number(_) | ColumnKind::Category(_) | ColumnKind::Ignored => EntryKind::Number,
-            };
-            std::iter::repeat_n(kind, column.kind.width())
-        };
-        let columns = self.columns.iter().enumerate().flat_map(of);
-        columns.chain(self.intercept.map(|_| EntryKind::Intercept)).collect()
+        vec![EntryKind::Number; self.dimension as usize]
     }
 
     /// How many entries share out one record, in the order of the entries: the levels of a category, the pieces of a spline; 1 for an entry that
@@ -515,8 +509,7 @@ impl Schema {
         if let Some(design) = self.design() {
             return design.widths();
         }
-        let columns = self.columns.iter().map(|column| column.kind.width()).filter(|width| *width > 0);
-        columns.chain(self.intercept.map(|_| 1)).collect()
+        vec![1; self.dimension as usize]
     }
 
     /// R: no row that a loader makes is longer (L2).
@@ -543,9 +536,7 @@ impl Schema {
         if let Some(design) = self.design() {
             return design.max_abs_entry().min(self.norm_bound);
         }
-        let entries = self.columns.iter().map(|column| column.kind.max_abs());
-        let rest = if self.intercept.is_some() { 1.0 } else { content::max_abs_entry(&self.content) };
-        entries.fold(rest, f64::max).min(self.norm_bound)
+        content::max_abs_entry(&self.content).min(self.norm_bound)
     }
 
     /// Upper bound on the target's absolute value, after centre and scale.
@@ -636,6 +627,20 @@ impl Schema {
 }
 
 impl Label {
+    /// As it stands before `~` in a formula.
+    #[must_use]
+    pub fn response(&self) -> String {
+        let column = |name: &str| formula::in_formula(name);
+        match &self.kind {
+            LabelKind::Absent => String::new(),
+            LabelKind::Survival(rule) => {
+                let parts = rule.entry.iter().map(|entry| &entry.column).chain([&self.column, &rule.event_column]);
+                format!("Surv({})", parts.map(|part| column(part)).collect::<Vec<_>>().join(", "))
+            }
+            _ => column(&self.column),
+        }
+    }
+
     /// The columns that it is read from: one, or for survival time, event and, where there is one, entry.
     pub fn columns(&self) -> impl Iterator<Item = &str> + Clone {
         let survival = match &self.kind {
@@ -652,44 +657,6 @@ impl Label {
     #[cfg(test)]
     pub(crate) fn is_binary(&self) -> bool {
         matches!(self.kind, LabelKind::Binary { .. })
-    }
-}
-
-impl ColumnKind {
-    /// Number of entries of x.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        match self {
-            Self::Number(_) | Self::Boolean(_) => 1,
-            Self::Category(rule) => rule.width(),
-            Self::Ignored => 0,
-        }
-    }
-
-    /// The greatest number of entries of one record that are not 0.
-    fn most_entries(&self) -> usize {
-        match self {
-            Self::Number(_) | Self::Boolean(_) => 1,
-            Self::Category(rule) => rule.most_entries(),
-            Self::Ignored => 0,
-        }
-    }
-
-    /// The greatest squared norm of a record's entries.
-    fn max_square(&self) -> f64 {
-        match self {
-            Self::Number(rule) => rule.max_abs().powi(2),
-            Self::Category(_) | Self::Boolean(_) | Self::Ignored => self.most_entries() as f64,
-        }
-    }
-
-    /// The greatest |entry|.
-    fn max_abs(&self) -> f64 {
-        match self {
-            Self::Number(rule) => rule.max_abs(),
-            Self::Category(_) | Self::Boolean(_) => 1.0,
-            Self::Ignored => 0.0,
-        }
     }
 }
 
@@ -770,12 +737,6 @@ impl Transform {
             Self::Log1p => libm::expm1(value),
         }
     }
-}
-
-/// Length of the longest row: every field at its worst, rounded up so that no rounding of a row's own norm exceeds it.
-fn worst_case_norm(columns: &[Column], intercept: Option<u32>) -> f64 {
-    let squares: f64 = columns.iter().map(|column| column.kind.max_square()).sum();
-    rounded_up((squares + if intercept.is_some() { 1.0 } else { 0.0 }).sqrt())
 }
 
 /// A bound that the rounding of a row's own norm cannot exceed.

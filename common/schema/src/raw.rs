@@ -8,12 +8,12 @@ use super::fill;
 use super::published::{self, Form};
 use super::{
     BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, Label, LabelKind, Matching, NumberRule, OtherColumns, Outside,
-    Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, text, worst_case_norm,
+    Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, text,
 };
 use serde::Deserialize;
 
 mod texts;
-use texts::{read_table, read_text};
+use texts::{check_missing, read_table, read_text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -328,78 +328,49 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
             "`version` must be {VERSION}, the only one: write `version = {VERSION}`, or leave the key out; a category with an entry for every level has `coding = \"full\"`"
         )));
     }
-    // Without an intercept the first category has an entry for every level.
-    let mut default = if has_intercept { RawCoding::Treatment } else { RawCoding::Full };
     let label = label(raw.label)?;
-    if let LabelKind::Classes { values } = &label.kind
-        && let Some(text) = values.iter().find(|text| raw.missing.tokens.contains(text))
-    {
-        let problem = format!("no cell is ever the class `{text}`: it says that a value is missing");
-        return Err(SchemaError::Column { column: label.column, problem });
-    }
     let mut columns = Vec::with_capacity(raw.columns.len());
     let mut fills = Vec::new();
-    let mut offset: usize = 0;
     for (position, table) in raw.columns.into_iter().enumerate() {
-        let (mut column, fill) = column(position, table, &mut default)?;
+        let (column, fill) = column(position, table)?;
         fills.extend(fill.map(|fill| (position, fill)));
-        column.offset = position_of(offset)?;
-        offset += column.kind.width();
         columns.push(column);
     }
-    let intercept = has_intercept.then_some(position_of(offset)?);
-    let dimension = position_of(offset + usize::from(has_intercept))?;
-    if dimension == 0 {
-        return Err(SchemaError::Whole("there is nothing to learn: describe at least one column or keep `intercept = true`".into()));
-    }
+    check_missing(&columns, &label, &raw.missing.tokens)?;
     check_names(&columns, &label, raw.unit_column.as_deref())?;
     let fills = fill::resolve(fills, &columns, &label)?;
     let csv = raw.csv.checked()?;
     if let Some(names) = &csv.names {
         csv::check_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
     }
-    let entries = columns.iter().map(|column| column.kind.most_entries()).sum::<usize>() + usize::from(has_intercept);
-    let worst_case_norm = worst_case_norm(&columns, intercept);
-    if !worst_case_norm.is_finite() {
-        return Err(SchemaError::Whole(
-            "the longest row that the ranges allow is not a finite number: use smaller ranges or larger scales".into(),
-        ));
+    if raw.norm_bound.is_some_and(|bound| !(bound.is_finite() && bound > 0.0)) {
+        return Err(SchemaError::Whole("`norm_bound` must be a finite number above 0; leave it out to use the worst case".into()));
     }
-    let norm_bound = match raw.norm_bound {
-        None => worst_case_norm,
-        Some(bound) if bound.is_finite() && bound > 0.0 => bound.min(worst_case_norm),
-        Some(_) => {
-            return Err(SchemaError::Whole("`norm_bound` must be a finite number above 0; leave it out to use the worst case".into()));
-        }
-    };
-    Ok(Schema {
+    let formula = format!("{} ~ {}.", label.response(), if has_intercept { "" } else { "0 + " });
+    let schema = Schema {
         content: Content::Table,
         columns,
         label,
         unit_column: raw.unit_column,
         missing_tokens: raw.missing.tokens,
         other_columns: raw.other_columns,
-        intercept,
+        intercept: None,
         csv,
-        dimension,
-        max_nonzeros: position_of(entries)?,
-        worst_case_norm,
-        norm_bound,
+        dimension: 0,
+        max_nonzeros: 0,
+        worst_case_norm: 0.0,
+        norm_bound: 0.0,
         written: Written { intercept: raw.intercept, norm_bound: raw.norm_bound },
         design: None,
         fills,
         whole_label: false,
-    })
+    };
+    schema.asked(&formula, &[], None)
 }
 
-fn position_of(offset: usize) -> Result<u32, SchemaError> {
-    u32::try_from(offset).map_err(|_| SchemaError::Whole("more than 4294967295 feature entries: list fewer category values".into()))
-}
-
-/// The coding of a category from its keys; `default` is that of the next one that says nothing.
-fn coding(values: &[String], coding: Option<RawCoding>, reference: Option<&str>, default: &mut RawCoding) -> Result<Coding, String> {
-    let default = std::mem::replace(default, RawCoding::Treatment);
-    let coding = coding.unwrap_or(if reference.is_some() { RawCoding::Treatment } else { default });
+/// The coding of a category from its keys.
+fn coding(values: &[String], coding: Option<RawCoding>, reference: Option<&str>) -> Result<Coding, String> {
+    let coding = coding.unwrap_or(RawCoding::Treatment);
     if reference.is_some() && coding != RawCoding::Treatment {
         return Err("only `coding = \"treatment\"` has a `reference`: leave one of the two keys out".into());
     }
@@ -418,7 +389,7 @@ fn coding(values: &[String], coding: Option<RawCoding>, reference: Option<&str>,
 }
 
 /// A column, with what stands in for its missing numbers if that follows from other columns.
-fn column(position: usize, mut table: toml::Table, default: &mut RawCoding) -> Result<(Column, Option<toml::Table>), SchemaError> {
+fn column(position: usize, mut table: toml::Table) -> Result<(Column, Option<toml::Table>), SchemaError> {
     let name = match table.remove("name") {
         Some(toml::Value::String(name)) if !name.is_empty() => name,
         _ => return Err(SchemaError::Whole(format!("entry {} of `[[columns]]` needs `name = \"…\"`", position + 1))),
@@ -469,7 +440,8 @@ fn column(position: usize, mut table: toml::Table, default: &mut RawCoding) -> R
             let rule = CategoryRule {
                 missing: raw.missing.policy().map_err(fail)?,
                 invalid: policy(raw.invalid, "invalid").map_err(fail)?,
-                coding: coding(&raw.values, raw.coding, raw.reference.as_deref(), default).map_err(fail)?,
+                states_coding: raw.coding.is_some() || raw.reference.is_some(),
+                coding: coding(&raw.values, raw.coding, raw.reference.as_deref()).map_err(fail)?,
                 values: raw.values,
                 matching: raw.matching,
             };
@@ -493,7 +465,7 @@ fn column(position: usize, mut table: toml::Table, default: &mut RawCoding) -> R
         ColumnKind::Ignored => Form::Nothing,
     };
     let published = published.checked(form).map_err(fail)?;
-    Ok((Column { name, offset: 0, kind, has_indicator, published }, by_others))
+    Ok((Column { name, kind, has_indicator, published }, by_others))
 }
 
 fn label(mut table: toml::Table) -> Result<Label, SchemaError> {

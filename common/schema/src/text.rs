@@ -85,11 +85,27 @@ fn of_text(bytes: &[u8], read: fn(&str) -> Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
+/// Whether a text is one that a schema lists: the same [`whole`] number or text; of truth values, which programs write as `true`, `True` and `TRUE`, without regard to capital letters.
+#[must_use]
+pub fn is_listed(listed: &[u8], text: &[u8]) -> bool {
+    whole(listed) == whole(text) || is_truth(text) && listed.eq_ignore_ascii_case(text)
+}
+
+/// Whether a text is a truth value as programs write it.
+#[must_use]
+pub fn is_truth(text: &[u8]) -> bool {
+    text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false")
+}
+
 /// The digits of a whole number with decimals of 0; any other text as it is.
 #[must_use]
 pub fn whole(text: &[u8]) -> &[u8] {
     if text.last() != Some(&b'0') {
         return text;
+    }
+    // PostgreSQL writes the negative zero of floating-point numbers so.
+    if text == b"-0" {
+        return b"0";
     }
     let zeros = text.iter().rev().take_while(|byte| **byte == b'0').count();
     let Some((b'.', digits)) = text[..text.len() - zeros].split_last() else { return text };
@@ -109,6 +125,9 @@ pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
     let text = read(text);
     if text.is_empty() || text.eq_ignore_ascii_case("nan") {
         return Err(NoId::Missing);
+    }
+    if ["inf", "infinity"].iter().any(|word| text.trim_start_matches(['+', '-']).eq_ignore_ascii_case(word)) {
+        return Err(NoId::Inexact);
     }
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(text);
@@ -144,7 +163,7 @@ pub fn id_of(number: f64) -> Result<String, NoId> {
     }
 }
 
-/// What an id has in common with those that a person could take for the same: without regard to capital letters (`ß` is `ss`), blanks, punctuation, leading zeros, Unicode's
+/// What an id has in common with those that a person could take for the same: without regard to capital letters (`ß` is `ss`), blanks, punctuation and signs, leading zeros, Unicode's
 /// forms, the script of digits and how a number is spelled.
 #[must_use]
 pub fn near(id: &str) -> String {
@@ -154,6 +173,10 @@ pub fn near(id: &str) -> String {
     if let Some(digits) = without_groups(&folded) {
         return near(&digits);
     }
+    let folded = match folded.trim_start_matches(['+', '-']) {
+        unsigned if unsigned.starts_with(['.', ',']) => format!("0{unsigned}"),
+        unsigned => unsigned.to_owned(),
+    };
     let comma = !folded.contains('.');
     if let Some(number) = Spelled::of(&folded, if comma { b',' } else { b'.' }) {
         return number.value();
@@ -169,7 +192,8 @@ pub fn near(id: &str) -> String {
         let length = digits.bytes().take_while(u8::is_ascii_digit).count();
         let (digits, after) = digits.split_at(length);
         near.push_str(before);
-        near.push_str(Some(digits.trim_start_matches('0')).filter(|digits| !digits.is_empty()).unwrap_or("0"));
+        let is_leading = near.is_empty() && !after.is_empty();
+        near.push_str(Some(digits.trim_start_matches('0')).filter(|digits| !digits.is_empty() || is_leading).unwrap_or("0"));
         rest = after;
     }
     near.push_str(rest);
@@ -307,8 +331,10 @@ mod tests {
             ("3.000", "3"),
             ("-3.0", "-3"),
             ("-0.0", "0"),
+            ("-0", "0"),
             ("0.0", "0"),
             ("10", "10"),
+            ("-10", "-10"),
             ("007.0", "007"),
             ("3.10", "3.10"),
             (".0", ".0"),
@@ -391,7 +417,9 @@ mod tests {
         for text in ["", " ", "\u{a0}", "NaN", "nan "] {
             assert_eq!(id(text, b'.'), Err(NoId::Missing), "{text:?}");
         }
-        for text in ["9007199254740992.0", "1e+16", "1.0e300", "1.5e+999999999999999999", "123456789012345678901234567890.0"] {
+        for text in
+            ["inf", "-Infinity", "9007199254740992.0", "1e+16", "1.0e300", "1.5e+999999999999999999", "123456789012345678901234567890.0"]
+        {
             assert_eq!(id(text, b'.'), Err(NoId::Inexact), "{text}");
         }
         for number in [9_007_199_254_740_992.0, 1e300, f64::INFINITY] {
@@ -441,12 +469,15 @@ mod tests {
             &["1234567", "1,234,567", "1.234.567", "1'234'567", "1 234 567", "01234567", "+1234567"],
             &["100000", "1e5", "1E+05"],
             &["0", "000", "0.0", "-0"],
+            &["-12", "12", "+12", "-012"],
+            &["0A1", "A1", "a01"],
+            &[".5", "0.5", "0,50"],
         ] {
             for other in alike {
                 assert_eq!(near(other), near(alike[0]), "{other}");
             }
         }
-        let apart = ["12", "120", "1.2", "-12", "a12", "a120", "12a", "b12", "", "1,2345", "12e", "3e12", "ss", "s"];
+        let apart = ["12", "120", "1.2", "a12", "a120", "12a", "b12", "", "1,2345", "12e", "3e12", "ss", "s"];
         for (position, one) in apart.iter().enumerate() {
             for other in &apart[position + 1..] {
                 assert_ne!(near(one), near(other), "{one} {other}");

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
-use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_names::{ClientId, Hash, RunId};
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use dp_pvi_names::{ClientId, Hash, LatticeVector};
 use dp_pvi_privacy::mechanism::{Masked, NoiseShare};
-use dp_pvi_privacy::{ClientId, Hash, LatticeVector};
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Closing rules: which sets of clients may be summed, and the summer's answer.
 
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
 use crate::charter::Charter;

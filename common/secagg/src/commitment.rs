@@ -1,6 +1,6 @@
 //! Commitments to masked vectors.
 
-use dp_pvi_privacy::{ClientId, Hash, LatticeVector};
+use dp_pvi_names::{ClientId, Hash, LatticeVector};
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

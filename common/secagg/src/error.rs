@@ -1,6 +1,6 @@
 //! What can go wrong, by who is at fault. No message contains a vector, a seed or a key.
 
-use dp_pvi_privacy::ClientId;
+use dp_pvi_names::ClientId;
 
 use crate::plan::PlanError;
 

@@ -1,6 +1,6 @@
 //! Round headers: signed by server *and* summer, compared with the charter in every field.
 
-use dp_pvi_privacy::{Hash, RunId};
+use dp_pvi_names::{Hash, RunId};
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 use hkdf::Hkdf;
 use rand_core::{CryptoRng, Rng, TryCryptoRng, TryRng};
 use sha2::Sha256;

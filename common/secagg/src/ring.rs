@@ -3,7 +3,7 @@
 //! Honest sums never wrap: the planner ([`crate::plan`]) refuses parameters for which M·N·C_int + 64M(s+1) could reach 2⁶³. So the
 //! residue of the sum that lies in [−2⁶³, 2⁶³) *is* the sum of integers.
 
-use dp_pvi_privacy::LatticeVector;
+use dp_pvi_names::LatticeVector;
 use rand_core::Rng;
 use zeroize::Zeroize;
 

@@ -1,6 +1,6 @@
 //! Seeds sealed to the summer's key of one round: HPKE (RFC 9180) base mode, DHKEM(X25519, HKDF-SHA256), ChaCha20-Poly1305.
 
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 use hpke::aead::ChaCha20Poly1305;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;

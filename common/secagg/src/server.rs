@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use dp_pvi_names::{ClientId, Hash, LatticeVector};
 use dp_pvi_privacy::mechanism::SumBound;
-use dp_pvi_privacy::{ClientId, Hash, LatticeVector};
 use ed25519_dalek::SigningKey;
 
 use crate::charter::Charter;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The transcript: one signed entry a round, each naming the hash of the one before.
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::charter::Charter;

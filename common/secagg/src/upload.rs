@@ -1,6 +1,6 @@
 //! What a client sends: the masked vector beside a small signed message.
 
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 use serde::{Deserialize, Serialize};
 
 use crate::charter::Charter;

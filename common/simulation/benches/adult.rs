@@ -23,13 +23,14 @@ use dp_pvi_accounting::Epsilon;
 use dp_pvi_data::{load_public, select_public};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Permit, ReleaseId, RunId, SecureNoise, SiteState, Units};
+use dp_pvi_privacy::{Ledger, Permit, SecureNoise, SiteState, Units};
+use dp_pvi_schema::Schema;
 use dp_pvi_simulation::experiment::{Experiment, Session};
-use dp_pvi_simulator::federation::client_key;
+use dp_pvi_simulation::federation::client_key;
 use dp_pvi_unsealed::Unsealed;
 
 fn main() {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use dp_pvi_account::{AccountError, Question};
 use dp_pvi_posterior::task::names;
+use dp_pvi_results::account::{AccountError, Question};
 use dp_pvi_simulation::audit::{self, AuditError};
 use dp_pvi_simulation::experiment::{Experiment, ExperimentError, SeedLine, SeedResult, Session, Setting, SummaryLine, processors};
 use dp_pvi_simulation::generate::{self, GenerateError, HospitalSummary, Options, WriteError};
@@ -46,7 +46,7 @@ enum Command {
         #[arg(long, default_value = "../shared/data")]
         data: PathBuf,
         /// Seeds instead of those in the file.
-        #[arg(long, value_delimiter = ',', value_parser = dp_pvi_account::whole, allow_hyphen_values = true)]
+        #[arg(long, value_delimiter = ',', value_parser = dp_pvi_results::account::whole, allow_hyphen_values = true)]
         seeds: Vec<u64>,
         /// Runs (and sites, where there are fewer runs) at the same time, instead of what the file says.
         #[arg(long, allow_hyphen_values = true, value_parser = threads)]
@@ -142,7 +142,7 @@ enum Generate {
         #[arg(long, default_value_t = 3, allow_hyphen_values = true)]
         sites: u32,
         /// Seed: the same gives the same files.
-        #[arg(long, default_value_t = 1, value_parser = dp_pvi_account::whole, allow_hyphen_values = true)]
+        #[arg(long, default_value_t = 1, value_parser = dp_pvi_results::account::whole, allow_hyphen_values = true)]
         seed: u64,
         /// Stays of an average hospital.
         #[arg(long, default_value_t = 4000, allow_hyphen_values = true)]
@@ -160,7 +160,7 @@ enum Generate {
         #[arg(long, default_value_t = 5, allow_hyphen_values = true)]
         sites: u32,
         /// Seed: the same gives the same files.
-        #[arg(long, default_value_t = 1, value_parser = dp_pvi_account::whole, allow_hyphen_values = true)]
+        #[arg(long, default_value_t = 1, value_parser = dp_pvi_results::account::whole, allow_hyphen_values = true)]
         seed: u64,
         /// Patients of each hospital.
         #[arg(long, default_value_t = 2000, allow_hyphen_values = true)]
@@ -212,7 +212,7 @@ impl Failure {
 }
 
 /// Private records pass through this process: none of them ends up in a core file. The programs of a federation do the same
-/// (`dp_pvi_proto::process`), which this crate may not import.
+/// (`dp_pvi_programs::process`), which this crate may not import.
 fn forbid_core_dumps() -> std::io::Result<()> {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
     let limited = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
@@ -250,7 +250,9 @@ fn main() -> ExitCode {
             Options { seed, hospitals: sites, rows, ..Options::default() },
             &mut Printer { out: &mut out, format: arguments.format },
         ),
-        Command::Question(question) => question.answer(&mut out, arguments.format == Format::Json).map_err(Failure::from),
+        Command::Question(question) => {
+            question.answer(&mut out, arguments.format == Format::Json, dp_pvi_programs::outputs::write).map_err(Failure::from)
+        }
         Command::Tune { file, data, plan, ledger, no_ledger: _, budget_epsilon, budget_delta } => {
             let book = ledger.map_or(Book::Forgotten, Book::Folder);
             let limits = Limits { epsilon: budget_epsilon, delta: budget_delta };
@@ -275,7 +277,7 @@ fn main() -> ExitCode {
 
 /// A number of threads.
 fn threads(text: &str) -> Result<usize, String> {
-    let number = dp_pvi_account::whole(text)?;
+    let number = dp_pvi_results::account::whole(text)?;
     usize::try_from(number).map_err(|error| error.to_string())
 }
 

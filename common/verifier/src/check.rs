@@ -11,21 +11,20 @@ use crate::{Refusal, interval::Interval, interval::point, normal::upper, pair::G
 pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
     let certificate = Certificate::read(bytes)?;
     let Certificate { format, relation, delta, epsilon, slack, binding, events, proofs, .. } = &certificate;
-    require(format == "dp-pvi-certificate-1", "the format")?;
-    require((1e-100..=1.0).contains(delta), "delta")?;
+    require(format == "dp-pvi-certificate-1" && (1e-100..=1.0).contains(delta), "the format, or delta")?;
     require((0.0..=600.0).contains(epsilon) && (0.0..=*epsilon).contains(slack), "epsilon or slack")?;
     let hash = |text: &String| text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     require(binding.iter().flatten().all(hash), "a hash of the binding")?;
     let ascend = events.windows(2).all(|two| (two[0].noise, two[0].sampling) < (two[1].noise, two[1].sampling));
     require((1..=1000).contains(&events.len()) && ascend, "events or their order")?;
     require(events.iter().all(|event| fits(event, *relation)), "an event, or its sampling under this relation")?;
-    let each = |event: &Event| if let Noise::FineDiscreteGaussian(.., n) = event.noise { u64::from(n) } else { 0 };
+    let each = |event: &Event| if let Noise::FineDiscreteGaussian(.., n) | Noise::FineCells(.., n) = event.noise { n.into() } else { 0 };
     let releases = |event: &Event| if let Sampling::RandomAllocation(t) = event.sampling { t.into() } else { 1 };
     let numbers = events.iter().map(|event| event.count.saturating_mul(each(event) * releases(event))).fold(0, u64::saturating_add);
     require(numbers == 0 || (numbers <= 1 << 36 && *epsilon <= 100.0), "numbers with discrete noise, 2^36 at most for epsilon up to 100")?;
     // What discrete noise that is accounted as continuous adds to δ.
     let addition = if numbers == 0 { 0.0 } else { (point(numbers as f64) * point(2e-20) + point(1e-30)).mass() };
-    // Terms that change move a sum by twice their bound.
+    // Terms that change move a sum by twice their bound; cells by √2 of it.
     let factor = if *relation == Relation::ReplaceOne { 2.0 } else { 1.0 };
     let (plain, sampled) = (events.iter().all(is_plain), events.iter().any(|event| event.sampling != Sampling::None));
     let directions = if plain { 0 } else { 1 + usize::from(sampled && *relation != Relation::ReplaceOne) };
@@ -40,17 +39,17 @@ pub fn verify(bytes: &[u8]) -> Result<Certificate, Refusal> {
 
 /// Whether there is a pair for an event, and its numbers are within what the proof covers.
 fn fits(event: &Event, relation: Relation) -> bool {
+    let within = |from: f64, to: f64, terms: f64| (from..=to).contains(&shift(event.noise, terms));
     let noise = match event.noise {
-        Noise::Gaussian(_) => (1e-9..=1e3 + 1.0).contains(&shift(event.noise, 1.0)),
+        Noise::Gaussian(_) => within(1e-9, 1e3 + 1.0, 1.0),
         Noise::DiscreteGaussian(s, bound) => (1e-2..=1e4).contains(&s) && (1..=1_000_000).contains(&bound),
-        Noise::FineDiscreteGaussian(s, .., h, n) => s >> 20 > 0 && h.min(n) > 0 && (1e-9..=16.0).contains(&shift(event.noise, 2.0)),
+        Noise::FineDiscreteGaussian(s, .., h, n) | Noise::FineCells(s, _, h, n) => s >> 20 > 0 && h.min(n) > 0 && within(1e-9, 16.0, 2.0),
     };
     let sampling = match (event.sampling, event.noise, relation) {
         (Sampling::None, ..) => true,
-        (_, Noise::DiscreteGaussian(..), _) | (Sampling::FixedBatch(_), _, Relation::ZeroOut) => false,
-        (Sampling::RandomAllocation(_), _, Relation::ReplaceOne) => false,
+        (_, Noise::DiscreteGaussian(..) | Noise::FineCells(..), _) | (Sampling::FixedBatch(_), _, Relation::ZeroOut) => false,
         (Sampling::Poisson(q) | Sampling::FixedBatch(q), ..) => (1e-12..=1.0).contains(&q),
-        (Sampling::RandomAllocation(t), noise, _) => (2..=1 << 20).contains(&t) && (1e-3..=8.0).contains(&shift(noise, 1.0)),
+        (Sampling::RandomAllocation(t), ..) => relation != Relation::ReplaceOne && (2..=1 << 20).contains(&t) && within(1e-3, 8.0, 1.0),
     };
     noise && sampling && (1..=1 << 50).contains(&event.count)
 }
@@ -58,12 +57,13 @@ fn fits(event: &Event, relation: Relation) -> bool {
 /// What one unit, in so many terms, moves a sum by, over the noise, rounded up. The continuous noise that is rounded to discrete noise is narrower by a
 /// share of 4e-14, and the few operations here err by less than 1e-15.
 fn shift(noise: Noise, terms: f64) -> f64 {
+    let fine = |moved: f64, s: u64, h: u32| moved / (s as f64 * f64::from(h).sqrt()) * (1.0 + 1e-13);
     match noise {
         Noise::Gaussian(sigma) => terms * (1.0 / sigma).next_up(),
         Noise::DiscreteGaussian(s, bound) => terms * bound as f64 / s,
-        Noise::FineDiscreteGaussian(s, squared, excess, shares, _) => {
-            (terms * (squared as f64).sqrt() + excess as f64) / (s as f64 * f64::from(shares).sqrt()) * (1.0 + 1e-13)
-        }
+        Noise::FineDiscreteGaussian(s, squared, excess, h, _) => fine(terms * (squared as f64).sqrt() + excess as f64, s, h),
+        // ‖x − y‖² is at most 2B where the term changes, and ‖x‖² at most B.
+        Noise::FineCells(s, squared, h, _) => fine((terms * squared as f64).sqrt(), s, h),
     }
 }
 

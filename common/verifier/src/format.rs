@@ -64,6 +64,9 @@ pub enum Noise {
     /// the parameter s of the noise, the squared bound of one term in the 2-norm, and what rounding adds to a sum's sensitivity, in steps of the
     /// lattice; how many independent shares of such noise are in a sum; and the numbers that one step releases.
     FineDiscreteGaussian(u64, u128, u64, u32, u32),
+    /// The same on a sum of cells, each term of which was checked by the rule of `common/accounting/proofs/cells.md`, and in which every unit takes part: s, the
+    /// squared bound, shares and numbers. Two terms that keep to the rule differ by √2 times the bound.
+    FineCells(u64, u128, u32, u32),
 }
 
 /// How units are chosen.

@@ -1,4 +1,4 @@
-//! What `dp-pvi-verify` says of a `posterior.json`. Posteriors as the programs write them are in the tests of `dp-pvi-reading`.
+//! What `dp-pvi-verify` says of a `posterior.json`. Posteriors as the programs write them are in the tests of `dp-pvi-results`.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -17,6 +17,8 @@ use tonic::codegen::http::Uri;
 /// What the environment may say.
 const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
+const NO: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
 /// A connection, and the proxy that it goes through.
 pub(super) struct Way {
     pub(super) stream: TcpStream,
@@ -34,9 +36,24 @@ fn unreachable(what: &str, error: &dyn Display) -> TransportError {
 pub(super) async fn open(host: &str, port: u16) -> Result<Way, TransportError> {
     let set = VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
     match set {
-        Some(variable) if !is_loopback(host) => open_under(&Matcher::from_env(), variable, host, port).await,
-        _ => Ok(Way { stream: TcpStream::connect((host, port)).await.map_err(|e| unreachable("connect", &e))?, proxy: None }),
+        // As curl has it: all hosts, addresses too.
+        Some(_) if NO.iter().any(|name| std::env::var(name).is_ok_and(|value| value.trim() == "*")) => straight(host, port).await,
+        Some(variable) if !is_loopback(host) => {
+            // A site that must go out through its proxy is told that it does not: the library passes by what it cannot read.
+            let value = std::env::var(variable).unwrap_or_default();
+            if Matcher::builder().all(value).build().intercept(&Uri::from_static("https://example.org")).is_none() {
+                return Err(TransportError::Unreachable(format!(
+                    "{variable} is no address of a proxy: write http://HOST:PORT, or http://NAME:PASSWORD@HOST:PORT with blanks and special characters as %20 and the like"
+                )));
+            }
+            open_under(&Matcher::from_env(), variable, host, port).await
+        }
+        _ => straight(host, port).await,
     }
+}
+
+async fn straight(host: &str, port: u16) -> Result<Way, TransportError> {
+    Ok(Way { stream: TcpStream::connect((host, port)).await.map_err(|e| unreachable("connect", &e))?, proxy: None })
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -48,11 +65,8 @@ async fn open_under(matcher: &Matcher, variable: &str, host: &str, port: u16) ->
     let target: Uri = format!("https://{name}").parse().map_err(|e| unreachable(&name, &e))?;
     let Some(found) = matcher.intercept(&target) else {
         let straight = TcpStream::connect((host, port)).await;
-        let stream = straight.map_err(|e| {
-            TransportError::Unreachable(format!(
-                "connect: {e} (no proxy is used: NO_PROXY names this host, or {variable} is no address of a proxy)"
-            ))
-        })?;
+        let stream =
+            straight.map_err(|e| TransportError::Unreachable(format!("connect: {e} (no proxy is used: NO_PROXY names this host)")))?;
         return Ok(Way { stream, proxy: None });
     };
     let uri = found.uri();
@@ -76,7 +90,7 @@ async fn open_under(matcher: &Matcher, variable: &str, host: &str, port: u16) ->
     let stream = tunnel.call(target).await.map_err(|e| {
         let cause = std::error::Error::source(&e).map_or_else(String::new, |cause| format!(" ({cause})"));
         TransportError::Unreachable(format!(
-            "the proxy {address} that {variable} names does not connect to {name}: {e}{cause}. Ask for {name} to be let through. A proxy that asks for a \
+            "the proxy {address} that {variable} names does not connect to {name}: {e}{cause}. Is the proxy's address right and the proxy at work? If so, ask for {name} to be let through. A proxy that asks for a \
              password gets it by http://NAME:PASSWORD@{address}; one that asks for NTLM or Kerberos needs a helper such as cntlm or px"
         ))
     })?;

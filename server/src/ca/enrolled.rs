@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_proto::identity::Party;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::{ClientId, Hash};
+use dp_pvi_programs::identity::Party;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::coordinator::Enrolled as EnrolledClient;
 use ed25519_dalek::VerifyingKey;
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ mod hex_key {
 }
 
 mod hex_hash {
-    use dp_pvi_privacy::Hash;
+    use dp_pvi_names::Hash;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub(super) fn serialize<S: Serializer>(hash: &Hash, serializer: S) -> Result<S::Ok, S::Error> {

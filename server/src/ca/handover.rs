@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::PeerName;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity::PeerName;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Certificate};

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::Party;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity::Party;
 use rustls_pki_types::ServerName;
 
 /// Whether a client accepts a server under this name or address, by the rule by which it looks for it in a certificate; or else what is wrong.

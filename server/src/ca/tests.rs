@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use std::os::unix::fs::PermissionsExt;
 
-use dp_pvi_proto::identity::{Party, PeerRole, public_identity_from_pem};
+use dp_pvi_programs::identity::{Party, PeerRole, public_identity_from_pem};
 use dp_pvi_protocol::message::Role;
 use rcgen::KeyPair;
 use tempfile::TempDir;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::problem::Problem;
 
 use super::output::Output;
 use crate::ca::{Authority, Enrolled, NewFederation};

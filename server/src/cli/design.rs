@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_posterior::schema::formula::{Design, Term};
-use dp_pvi_posterior::spec::Prior;
-use dp_pvi_posterior::spec::words::Short;
+use dp_pvi_models::spec::Prior;
+use dp_pvi_models::spec::words::Short;
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_schema::formula::{Design, Term};
 use serde_json::{Value, json};
 
 use crate::ca::Enrolled;
@@ -43,10 +43,10 @@ pub(super) struct Coefficients<'t> {
 }
 
 impl<'t> Coefficients<'t> {
-    /// `None` for a task without a formula.
+    /// `None` where rows are the columns as the schema codes them.
     pub(super) fn of(task: &'t ResolvedTask) -> Option<Self> {
         let schema = task.parsed_schema().ok()?;
-        let design = schema.design()?.clone();
+        let design = schema.design().filter(|design| !design.is_coded())?.clone();
         Some(Self { task, design, prior: task.setting().priors(), bound: schema.row_norm_bound() })
     }
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dp_pvi_account::Question;
 use dp_pvi_accounting::unit::rounded_up;
-use dp_pvi_forecast::Prospect;
-use dp_pvi_forecast::rounds::Candidate;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::text::{visible, visible_json};
+use dp_pvi_results::account::Question;
+use dp_pvi_results::forecast::Prospect;
+use dp_pvi_results::forecast::rounds::Candidate;
 use serde_json::json;
 
 use super::TaskSummary;
@@ -75,7 +75,7 @@ impl Output {
     /// The answer to a question.
     pub(super) fn question(self, question: &Question) -> Result<()> {
         let mut answer = Vec::new();
-        let answered = question.answer(&mut answer, self.json);
+        let answered = question.answer(&mut answer, self.json, dp_pvi_programs::outputs::write);
         self.raw(&answer)?;
         Ok(answered?)
     }
@@ -128,7 +128,7 @@ impl Output {
             Event::RoundOpened { round, turn: Some(turn), .. } => format!("round {round}: {turn}'s turn"),
             Event::RoundOpened { round, turn: None, .. } => format!("round {round}: open"),
             Event::RoundClosed { round, outcome, included } => {
-                let names: Vec<&str> = included.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+                let names: Vec<&str> = included.iter().map(dp_pvi_names::ClientId::as_str).collect();
                 format!(
                     "round {round}: closed ({}) with {}",
                     name_of(outcome),
@@ -144,7 +144,7 @@ impl Output {
             }
             Event::Control { state } => format!("the operator changed the run: {state:?}").to_lowercase(),
             Event::Suspended { waiting_for, ends_in_seconds } => {
-                let names: Vec<&str> = waiting_for.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+                let names: Vec<&str> = waiting_for.iter().map(dp_pvi_names::ClientId::as_str).collect();
                 let whom = if names.is_empty() { "the summer".into() } else { names.join(", ") };
                 let ends_in = humantime::format_duration(Duration::from_secs(*ends_in_seconds));
                 format!("suspended: too few answer; waiting for {whom}, for at most {ends_in}")
@@ -328,7 +328,7 @@ impl Output {
         self.news(&match event {
             summer::Event::Connected { server } => format!("connected to {server}"),
             summer::Event::CharterSigned { charter, run, sites, min_contributors } => {
-                let names: Vec<&str> = sites.iter().map(dp_pvi_privacy::ClientId::as_str).collect();
+                let names: Vec<&str> = sites.iter().map(dp_pvi_names::ClientId::as_str).collect();
                 format!("charter {charter} of run {run} signed: {}; at least {min_contributors} in a sum", names.join(", "))
             }
             summer::Event::RoundClosed { round, contributors } => format!("round {round}: closed over {contributors} sites"),

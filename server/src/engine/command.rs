@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dp_pvi_privacy::ClientId;
+use dp_pvi_names::ClientId;
 use dp_pvi_protocol::aggregation::SummerReply;
 use dp_pvi_protocol::coordinator::{Control, Enrolled, Expected, Peer, Rejected};
 use dp_pvi_protocol::message::{Hello, MetricsReport, Next, Receipt, Refusal, Signed, Update};

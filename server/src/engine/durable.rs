@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
+use dp_pvi_names::{ClientId, Hash, PayloadKind};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{ServeError, Store as ProtocolStore, StoreError};
 use dp_pvi_protocol::message::{PayloadHasher, payload_hash};

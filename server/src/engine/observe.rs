@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dp_pvi_privacy::ClientId;
+use dp_pvi_names::ClientId;
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Control, Lack, Record};
 use dp_pvi_protocol::message::{Refusal, RefusalReason, Role, RoundOutcome, RunOutcome, Signed, end_reason};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::ScheduleSpec;
-use dp_pvi_privacy::ClientId;
 use dp_pvi_protocol::coordinator::{Coordinator, Lack, Rejected, Stage};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{ClientId, Hash, RunId};
-use dp_pvi_proto::identity::public_identity_from_pem;
+use dp_pvi_programs::identity::public_identity_from_pem;
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::{Body, RoundHeader, Signed, is_end, vector_hash};
 use ed25519_dalek::VerifyingKey;

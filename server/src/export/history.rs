@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dp_pvi_names::{ClientId, Hash, RunId};
+use dp_pvi_posterior::methods::noise_aware::{Absent, ClosedRound};
+use dp_pvi_posterior::noise_aware;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, RunId};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::coordinator::Record;
+use dp_pvi_protocol::early_end;
+use dp_pvi_protocol::ledger_head::Witness;
 use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry, end_reason};
+use dp_pvi_protocol::origin::Origin;
 use dp_pvi_protocol::time::Timestamp;
-use dp_pvi_reading::early_end;
-use dp_pvi_reading::noise_aware::{self, Absent, ClosedRound};
-use dp_pvi_reading::origin::Origin;
-use dp_pvi_reading::witness::Witness;
 
 use super::chain::{Chain, Keys};
 use crate::error::{Result, ServerError};
@@ -127,7 +128,7 @@ impl History {
     }
 
     /// The noise-aware posterior, or why there is none.
-    pub(super) fn noise_aware(&self) -> std::result::Result<noise_aware::Posterior, Absent> {
+    pub(super) fn noise_aware(&self) -> std::result::Result<dp_pvi_posterior::methods::noise_aware::Posterior, Absent> {
         let rounds = match self.rounds_so_far() {
             Err(Absent::NoNoise) if noise_aware::states_tell(&self.task) => self.all_rounds().ok_or(Absent::NoNoise)?,
             rounds => rounds?,
@@ -136,31 +137,35 @@ impl History {
     }
 
     /// What the noise-aware posterior needs of the closed rounds, or why there is none.
-    pub(super) fn rounds_so_far(&self) -> std::result::Result<noise_aware::History, Absent> {
+    pub(super) fn rounds_so_far(&self) -> std::result::Result<dp_pvi_posterior::methods::noise_aware::History, Absent> {
         noise_aware::is_known(&self.task)?;
         self.all_rounds().ok_or(Absent::NoRound)
     }
 
-    fn all_rounds(&self) -> Option<noise_aware::History> {
+    fn all_rounds(&self) -> Option<dp_pvi_posterior::methods::noise_aware::History> {
         self.closed_rounds(&self.sites().map(|(client, _)| client).collect::<Vec<_>>())
     }
 
     /// The closed rounds as what these sites sent.
-    fn closed_rounds(&self, sites: &[&ClientId]) -> Option<noise_aware::History> {
+    fn closed_rounds(&self, sites: &[&ClientId]) -> Option<dp_pvi_posterior::methods::noise_aware::History> {
         self.rounds_with(sites, &self.states)
     }
 
-    fn rounds_with(&self, sites: &[&ClientId], states: &[(Vec<f64>, Option<Vec<f64>>)]) -> Option<noise_aware::History> {
+    fn rounds_with(
+        &self,
+        sites: &[&ClientId],
+        states: &[(Vec<f64>, Option<Vec<f64>>)],
+    ) -> Option<dp_pvi_posterior::methods::noise_aware::History> {
         let units: Vec<u64> = sites.iter().map(|site| self.members.get(*site).and_then(|member| member.units).unwrap_or(1)).collect();
         let rounds = self.entries.iter().zip(states).map(|(entry, (state, correction))| {
             let included = entry.included.iter().filter_map(|(client, _)| sites.iter().position(|site| *site == client)).collect();
             Some(ClosedRound { visit: entry.header.peek().ok()?.visit, included, state: state.clone(), correction: correction.clone() })
         });
-        Some(noise_aware::History::new(&units, rounds.collect::<Option<_>>()?))
+        Some(dp_pvi_posterior::methods::noise_aware::History::new(&units, rounds.collect::<Option<_>>()?))
     }
 
     /// The same where the states between were not kept: only the last one is known then, and the others are empty.
-    pub(super) fn closed_rounds_or_last(&self, sites: &[&ClientId]) -> Option<noise_aware::History> {
+    pub(super) fn closed_rounds_or_last(&self, sites: &[&ClientId]) -> Option<dp_pvi_posterior::methods::noise_aware::History> {
         if self.keeps_states() {
             return self.closed_rounds(sites);
         }

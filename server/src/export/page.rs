@@ -1,10 +1,10 @@
 //! `report.html` of a run's history.
 
-use dp_pvi_forecast::{Effort, forecast};
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::time::Timestamp;
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_report::{Member, Round, Run};
+use dp_pvi_results::document::PosteriorDocument;
+use dp_pvi_results::forecast::{Effort, forecast};
+use dp_pvi_results::report::{Member, Round, Run};
 
 use super::history::History;
 use crate::clock;
@@ -38,7 +38,7 @@ pub(super) fn render(federation: &str, history: &History, document: &PosteriorDo
         refusals: &history.refusals,
         members: members.collect(),
     };
-    dp_pvi_report::render(&run, document)
+    dp_pvi_results::report::render(&run, document)
 }
 
 /// A point in time for people.

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
+use dp_pvi_names::{ClientId, Hash, PayloadKind};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::payload_hash;
-use dp_pvi_reading::noise_aware;
 
 use super::history::History;
 use crate::config::Config;
@@ -19,7 +18,7 @@ const MOST_NUMBERS: u64 = 1 << 27;
 pub(super) struct Releases {
     /// Sites in the order of their positions.
     pub(super) sites: Vec<ClientId>,
-    pub(super) rounds: noise_aware::History,
+    pub(super) rounds: dp_pvi_posterior::methods::noise_aware::History,
     /// For every round and every included site, in that order.
     pub(super) vectors: Vec<Vec<Vec<f64>>>,
 }

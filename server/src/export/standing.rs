@@ -1,6 +1,6 @@
 //! How far a run is from where its released sums lead.
 
-use dp_pvi_reading::convergence::{Convergence, Verdict};
+use dp_pvi_results::convergence::{Convergence, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::read;

@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used)]
+use dp_pvi_names::{ClientId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext};
-use dp_pvi_privacy::{ClientId, RunId};
 use dp_pvi_protocol::message::{Role, RunOutcome};
+use dp_pvi_protocol::origin::Origin;
 use dp_pvi_protocol::time::Timestamp;
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::origin::Origin;
+use dp_pvi_results::document::PosteriorDocument;
 
 use super::history::{History, Member};
 use super::{document, page};

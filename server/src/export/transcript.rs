@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_models::effects::ObservationScale;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::TranscriptEntry;
-use dp_pvi_reading::effects::ObservationScale;
 use serde_json::json;
 
 use super::history::History;

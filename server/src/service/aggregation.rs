@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::Party;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity::Party;
 use dp_pvi_proto::summer::{self, AnswerReader};
 use dp_pvi_proto::v1::aggregation_server::Aggregation;
 use dp_pvi_proto::{server as wire, v1};

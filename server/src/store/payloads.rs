@@ -9,12 +9,13 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dp_pvi_privacy::{ClientId, Hash, RunId};
+use dp_pvi_names::{ClientId, Hash, RunId};
+use dp_pvi_programs::files::Arriving;
 use dp_pvi_protocol::coordinator::Expected;
 use dp_pvi_protocol::sum::{PayloadCheck, PayloadError};
 
 use crate::error::{Result, ServerError};
-use crate::files::{create_private_directory, sync_directory};
+use crate::files::create_private_directory;
 use crate::shortage::{passes, patiently};
 use crate::telemetry::Telemetry;
 
@@ -58,8 +59,7 @@ impl PayloadStore {
         let target = self.path(client, update);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let temporary = self.root.join(format!("{ARRIVING}{}-{number}", std::process::id()));
-        let file = File::options().write(true).create_new(true).open(&temporary)?;
-        Ok(PayloadWriter { check: PayloadCheck::new(expected), file, temporary, target, done: false })
+        Ok(PayloadWriter { check: PayloadCheck::new(expected), file: Arriving::named(temporary, target, 0o666)? })
     }
 
     /// Feeds a payload to `sink` in pieces. Waits where the system can open no more files.
@@ -134,34 +134,19 @@ pub(crate) enum WriteError {
 #[derive(Debug)]
 pub(crate) struct PayloadWriter {
     check: PayloadCheck,
-    file: File,
-    temporary: PathBuf,
-    target: PathBuf,
-    done: bool,
+    file: Arriving,
 }
 
 impl PayloadWriter {
     /// Takes the next bytes.
     pub(crate) fn write(&mut self, chunk: &[u8]) -> std::result::Result<(), WriteError> {
         self.check.update(chunk)?;
-        Ok(self.file.write_all(chunk)?)
+        Ok(self.file.file().write_all(chunk)?)
     }
 
     /// Checks the whole and makes it durable.
-    pub(crate) fn finish(mut self) -> std::result::Result<(), WriteError> {
-        self.check.clone().finish()?;
-        self.file.sync_all()?;
-        std::fs::rename(&self.temporary, &self.target)?;
-        self.done = true;
-        Ok(sync_directory(&self.target)?)
-    }
-}
-
-impl Drop for PayloadWriter {
-    fn drop(&mut self) {
-        if !self.done {
-            // A left-over that cannot be removed now goes at the next start.
-            let _ = std::fs::remove_file(&self.temporary);
-        }
+    pub(crate) fn finish(self) -> std::result::Result<(), WriteError> {
+        self.check.finish()?;
+        Ok(self.file.arrive().map(drop)?)
     }
 }

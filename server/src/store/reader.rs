@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::{Hash, RunId};
+use dp_pvi_names::{Hash, RunId};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::message::vector_hash;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};

@@ -2,7 +2,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_names::PayloadKind;
 use dp_pvi_protocol::coordinator::{Control, Expected};
 use dp_pvi_protocol::message::{RoundHeader, RoundOutcome, Signed, TranscriptEntry, payload_hash, vector_hash};
 use dp_pvi_protocol::sum::PayloadError;

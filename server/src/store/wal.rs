@@ -20,8 +20,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
+use dp_pvi_programs::files::sync_folder;
+
 use crate::error::{Result, ServerError};
-use crate::files::{create_private_directory, sync_directory};
+use crate::files::create_private_directory;
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
@@ -125,7 +127,7 @@ pub(super) fn cut(path: &Path) -> Result<(u32, PathBuf)> {
             _ => {}
         }
         fs::rename(&fresh, &log)?;
-        sync_directory(&log)
+        sync_folder(&log)
     };
     replace().map_err(unavailable)?;
     Ok((round, kept))

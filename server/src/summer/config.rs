@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::check_federation;
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity::check_federation;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_secagg::charter::Floors;
 use rustls_pki_types::ServerName;
 use serde::Deserialize;

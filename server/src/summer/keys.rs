@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity::{
+use dp_pvi_names::ClientId;
+use dp_pvi_programs::identity::{
     Enrolment, IdentityError, Party, PeerName, Together, generate_identity, identity_to_pem, public_identity_to_pem,
 };
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use zeroize::Zeroizing;
 

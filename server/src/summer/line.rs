@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::connection::{self, Failure};
-use dp_pvi_proto::problem::Problem;
 use dp_pvi_proto::summer::{FromServer, QuestionReader, answer_frames};
 use dp_pvi_proto::v1::aggregation_client::AggregationClient;
 use dp_pvi_proto::{MESSAGE_BYTES, client as wire, v1};

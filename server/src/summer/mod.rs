@@ -31,9 +31,9 @@ pub use process::{Event, EventSink, run};
 
 use std::sync::Arc;
 
+use dp_pvi_programs::identity::{Party, PeerName, public_identity_from_pem};
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::connection::{self, Dial, Failure};
-use dp_pvi_proto::identity::{Party, PeerName, public_identity_from_pem};
-use dp_pvi_proto::problem::Problem;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use rustls::{ClientConfig, RootCertStore};

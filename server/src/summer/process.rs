@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_privacy::noise::SecureNoise;
-use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_proto::problem::Problem;
+use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::summer::FromServer;
 use dp_pvi_protocol::aggregation::summer::SummerNode;
 use dp_pvi_protocol::aggregation::{Ask, SummerReply, SummerRequest};
 use dp_pvi_protocol::message::RunOutcome;
+use dp_pvi_protocol::time::Backoff;
 use dp_pvi_secagg::charter::Floors;
 use dp_pvi_secagg::signed::PublicKey;
 use serde::Serialize;
@@ -23,9 +24,8 @@ use crate::clock;
 use crate::error::{Result, ServerError};
 use crate::tls::authority_hash;
 
-/// First pause before another attempt to connect, and the longest.
-const PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Pauses before another attempt to connect.
+const BETWEEN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
 /// A server that was not reached yet is tried for this long.
 const FIRST_CONTACT: Duration = Duration::from_secs(60);
 /// Most that one try, and the pause before it, add to the time for which a server is away.
@@ -97,14 +97,14 @@ async fn serve(config: &SummerConfig, credentials: &Credentials, answers: &Answe
     // Whoever starts both waits no longer for a server that ended with an error.
     let mut patience = config.reconnect.min(FIRST_CONTACT);
     let (mut last, mut away) = (clock::instant(), Duration::ZERO);
-    let mut pause = PAUSE;
+    let mut failures = 0;
     loop {
         let ended = match Line::open(credentials).await {
             Ok(mut line) => {
                 info!(server = credentials.address(), "connected");
                 (answers.events)(&Event::Connected { server: credentials.address() });
                 let worked = answers.work(&mut line).await;
-                (last, away, pause, patience) = (clock::instant(), Duration::ZERO, PAUSE, config.reconnect);
+                (last, away, failures, patience) = (clock::instant(), Duration::ZERO, 0, config.reconnect);
                 worked
             }
             Err(error) => Err(error),
@@ -121,8 +121,8 @@ async fn serve(config: &SummerConfig, credentials: &Credentials, answers: &Answe
             }
             Err(problem) => return Err(problem),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        failures += 1;
+        tokio::time::sleep(BETWEEN.after(failures)).await;
     }
 }
 

@@ -5,15 +5,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_protocol::aggregation::summer::SummerStores;
 use dp_pvi_secagg::summer::{RoundRecord, StoreError, SummerStore};
 use dp_pvi_secagg::transcript::Head;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::vault::FileVault;
+use dp_pvi_programs::files::sync_folder;
+
 use crate::error::{Result, ServerError};
-use crate::files::{FileLock, check_own, create_private_directory, private_database, sync_directory};
+use crate::files::{FileLock, check_own, create_private_directory, private_database};
 use crate::store::{check_log, configure, sqlite_error};
 
 /// Marks the file as a summer's ("dpvM").
@@ -73,7 +75,7 @@ impl FileStores {
         if (number("application_id")?, number("user_version")?) != (APPLICATION_ID, VERSION) {
             return Err(ServerError::unavailable(&path, "this is not a summer's database of this version; name another state folder"));
         }
-        sync_directory(&path).map_err(|e| ServerError::unavailable(&path, e))?;
+        sync_folder(&path).map_err(|e| ServerError::unavailable(&path, e))?;
         Ok(Self { path, vault: vault.to_owned(), connection: Arc::new(Mutex::new(connection)), _lock: lock })
     }
 }

@@ -24,12 +24,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_secagg::summer::{KeyVault, Slot, StoreError};
 use zeroize::Zeroizing;
 
+use dp_pvi_programs::files::sync_folder;
+
 use crate::error::Result;
-use crate::files::{check_own, create_private_directory, replace, sync_directory};
+use crate::files::{check_own, create_private_directory, replace};
 
 const DESTROYED: &str = "destroyed";
 const KEY: &str = ".key";
@@ -161,7 +163,7 @@ impl FileVault {
         let arrived = file.write_all(key).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, &target));
         // Half a key would only keep a full disk full.
         arrived.inspect_err(|_| drop(erase(&temporary)))?;
-        sync_directory(&target)?;
+        sync_folder(&target)?;
         // Last, because the key's time of change moves until here. A key without a binding was never used.
         let binding = self.binding(round, &file.metadata()?);
         replace(&self.binding_path(round), &binding.0).map_err(std::io::Error::other)
@@ -219,7 +221,7 @@ fn erase(path: &Path) -> std::io::Result<()> {
     file.write_all(&vec![0; length])?;
     file.sync_all()?;
     fs::remove_file(path)?;
-    sync_directory(path)
+    sync_folder(path)
 }
 
 fn read_destroyed(folder: &Path) -> std::io::Result<u32> {

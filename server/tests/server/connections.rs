@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Client, FEDERATION, Fed, Member, Plan, now, sign};
-use dp_pvi_proto::identity::generate_identity;
+use dp_pvi_programs::identity::generate_identity;
 use dp_pvi_protocol::message::Role;
 use dp_pvi_protocol::transport::{Rejection, TransportError};
 use dp_pvi_server::ca::{Authority, NewFederation};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{Client, FEDERATION, Fed, Member, Plan, Process, site_name};
-use dp_pvi_proto::process::ignores_hangup;
+use dp_pvi_programs::process::ignores_hangup;
 use dp_pvi_protocol::message::ReceiptOutcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -452,7 +452,7 @@ async fn a_refusal_that_comes_too_late_is_in_the_log() {
     assert_eq!(server.event("run-ended")["outcome"], "complete");
     late.refuse(1, headers[1], RefusalReason::Budget).await.unwrap();
     assert_eq!(lines("refusal came after the run had ended"), 1);
-    late.refuse(2, dp_pvi_privacy::Hash::default(), RefusalReason::Policy).await.unwrap();
+    late.refuse(2, dp_pvi_names::Hash::default(), RefusalReason::Policy).await.unwrap();
     assert_eq!(lines("a site refused after the run had ended"), 1);
     assert_eq!(server.event("refused")["reason"], "policy");
     server.kill();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::support::{Fed, Plan};
-use dp_pvi_privacy::{ClientId, PayloadKind};
+use dp_pvi_names::{ClientId, PayloadKind};
 use dp_pvi_protocol::message::{Hello, Intent, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::transport::{Rejection, TransportError};
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::document::PosteriorDocument;
 use dp_pvi_server::admin::{Request, ask};
 use dp_pvi_server::{Event, Start};
 
@@ -150,7 +150,7 @@ async fn bad_messages_change_nothing() {
     body.tls_key.0[0] ^= 1;
     assert!(rejected(&a.say(&body).await.unwrap_err(), Rejection::Authentication));
     body = good.clone();
-    body.task = Some(dp_pvi_privacy::Hash([0; 32]));
+    body.task = Some(dp_pvi_names::Hash([0; 32]));
     assert!(rejected(&a.say(&body).await.unwrap_err(), Rejection::Version));
     body = good.clone();
     body.versions = vec![99];

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, Terms};
-use dp_pvi_privacy::{ClientId, Hash, RunId, SecureNoise};
+use dp_pvi_names::{ClientId, Hash, RunId};
+use dp_pvi_privacy::SecureNoise;
 use dp_pvi_protocol::aggregation::summer::SummerStores;
 use dp_pvi_secagg::charter::{Charter, CharterBody, Member, Parties, SignedCharter};
 use dp_pvi_secagg::closing::CloseRequest;

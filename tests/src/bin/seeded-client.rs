@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_simulation::noise::SeededNoise;
 
 fn main() -> ExitCode {
     let seed = std::env::var("DP_PVI_TEST_SEED").ok().and_then(|seed| seed.parse().ok());

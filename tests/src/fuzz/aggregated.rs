@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dp_pvi_accounting::Epsilon;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, LedgerHead};
-use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::coordinator::{Begin, Coordinator, Record, Settings};
 use dp_pvi_protocol::driver::Server;
@@ -24,10 +24,10 @@ use dp_pvi_secagg::seal::SealedSeed;
 use dp_pvi_secagg::signed::{PublicKey, Signed as SecaggSigned};
 use dp_pvi_secagg::summer::{Closed, Offered, Open, RoundRecord};
 use dp_pvi_secagg::upload::{OpenedUpload, Upload};
-use dp_pvi_simulator::disk::ServerDisk;
-use dp_pvi_simulator::federation::{FEDERATION, Federation, Site, client_key, server_key, summer_key};
-use dp_pvi_simulator::network::{SimulatedSummer, tls_key};
-use dp_pvi_simulator::noise::stream;
+use dp_pvi_simulation::disk::ServerDisk;
+use dp_pvi_simulation::federation::{FEDERATION, Federation, Site, client_key, server_key, summer_key};
+use dp_pvi_simulation::network::{SimulatedSummer, tls_key};
+use dp_pvi_simulation::noise::stream;
 
 use super::Input;
 use super::run::{Nobody, SCHEMA, answered, client};
@@ -112,7 +112,7 @@ impl Run {
             nominal_units: Some(units),
             ledger: Some((dp_pvi_accounting::PrivacyUnit::Record, dp_pvi_accounting::Relation::ReplaceOne)),
             ledger_head: Some(LedgerHead { seq: 1, hash: Hash([1; 32]) }),
-            rows: Some(dp_pvi_reading::origin::Origin::default()),
+            rows: Some(dp_pvi_protocol::origin::Origin::default()),
             software: String::new(),
         };
         let peer = dp_pvi_protocol::coordinator::Peer { client: who.clone(), tls_key: tls_key(who) };

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_client::config::Config as ClientConfig;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::ClientId;
-use dp_pvi_proto::identity;
-use dp_pvi_reading::document::PosteriorDocument;
-use dp_pvi_reading::statement::statement;
+use dp_pvi_programs::identity;
+use dp_pvi_protocol::statement::statement;
+use dp_pvi_results::document::PosteriorDocument;
+use dp_pvi_schema::Schema;
 use dp_pvi_server::config::Config as ServerConfig;
 use dp_pvi_server::summer::config::SummerConfig;
 use dp_pvi_verifier::posterior::Posterior;

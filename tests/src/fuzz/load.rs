@@ -1,7 +1,7 @@
 //! A site's files as they are read in a run: tables in every form, documents and images. Whatever a record holds, reading goes on.
 
 use dp_pvi_data::{DataError, load_for_run};
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_schema::Schema;
 
 use super::{Input, files};
 

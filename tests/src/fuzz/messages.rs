@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use dp_pvi_accounting::DpEvent;
 use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
+use dp_pvi_names::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_proto::client::NextReader;
 use dp_pvi_proto::summer::{ANSWER_BYTES, AnswerReader, QuestionReader};
 use dp_pvi_proto::{client, server, v1};
@@ -44,7 +44,7 @@ fn hello() -> Signed<Hello> {
         nominal_units: Some(500),
         ledger: None,
         ledger_head: Some(LedgerHead { seq: 4, hash: Hash([3; 32]) }),
-        rows: Some(dp_pvi_reading::origin::Origin::default()),
+        rows: Some(dp_pvi_protocol::origin::Origin::default()),
         software: "fuzz".into(),
     };
     Signed::seal(&hello, &key())

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dp_pvi_accounting::Epsilon;
+use dp_pvi_names::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Budget, LedgerHead};
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
-use dp_pvi_proto::identity::{Party, public_identity_to_pem};
+use dp_pvi_programs::identity::{Party, public_identity_to_pem};
 use dp_pvi_protocol::coordinator::{Begin, Coordinator, Peer, Record, Settings};
 use dp_pvi_protocol::driver::{ServeError, Server};
 use dp_pvi_protocol::message::{
@@ -24,9 +24,9 @@ use dp_pvi_server::ca::{Enrolled, Member};
 use dp_pvi_server::config::{Config, SAMPLE};
 use dp_pvi_server::export::{export, export_transcript};
 use dp_pvi_server::store::Store;
-use dp_pvi_simulator::disk::ServerDisk;
-use dp_pvi_simulator::federation::{Compute, FEDERATION, Federation, Site, Visit, client_key, server_key};
-use dp_pvi_simulator::network::tls_key;
+use dp_pvi_simulation::disk::ServerDisk;
+use dp_pvi_simulation::federation::{Compute, FEDERATION, Federation, Site, Visit, client_key, server_key};
+use dp_pvi_simulation::network::tls_key;
 use ed25519_dalek::Signer;
 
 use super::{Input, aggregated};
@@ -141,7 +141,7 @@ impl World {
             nominal_units: (role == Role::Site).then_some(units),
             ledger: (role == Role::Site).then_some((dp_pvi_accounting::PrivacyUnit::Record, dp_pvi_accounting::Relation::ReplaceOne)),
             ledger_head: (role == Role::Site).then_some(LedgerHead { seq, hash: Hash([1; 32]) }),
-            rows: Some(dp_pvi_reading::origin::Origin::default()),
+            rows: Some(dp_pvi_protocol::origin::Origin::default()),
             software,
         };
         let hello = sealed(&hello, who, input);

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
-use dp_pvi_privacy::ledger::file::{SecondPlace, SqliteLedger, ViewStore};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
+use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::{Budget, Extra, LedgerIdentity, LedgerStore, RowSigner, StoreError, StoredRow, decoders};
-use dp_pvi_privacy::{Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_programs::ledger::{SecondPlace, SqliteLedger, ViewStore};
 use dp_pvi_protocol::coordinator::{Coordinator, Record};
 use dp_pvi_protocol::driver::Server;
 use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::witness::SignedHead;
 use dp_pvi_secagg::summer::RoundRecord;
 use dp_pvi_server::ca::{Enrolled, IssuedCertificate, Member};
-use dp_pvi_simulator::disk::ServerDisk;
+use dp_pvi_simulation::disk::ServerDisk;
 use ed25519_dalek::SigningKey;
 
 use super::run::client;
@@ -140,7 +141,7 @@ pub(super) fn read_ledgers(bytes: &[u8]) {
             {
                 let _losses = ledger.losses();
             }
-            drop(dp_pvi_privacy::ledger::file::restore(&path, &path.with_extension("restored"), |_| Ok::<(), StoreError>(())));
+            drop(dp_pvi_programs::ledger::restore(&path, &path.with_extension("restored"), |_| Ok::<(), StoreError>(())));
             files::forget("ledger.restored");
         }
     }
@@ -166,7 +167,7 @@ pub(super) fn stored() -> Vec<Vec<u8>> {
         revoked: None,
     };
     let identity = key().verifying_key().to_bytes();
-    let role = dp_pvi_proto::identity::Party::Site;
+    let role = dp_pvi_programs::identity::Party::Site;
     let member = Member { role, identity, revoked: Some("2026-02-01T00:00:00Z".into()), certificates: vec![certificate.clone()] };
     let enrolled = Enrolled {
         federation: "fuzz".into(),

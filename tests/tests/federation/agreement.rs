@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use dp_pvi_reading::agreement::{Agreement, Verdict};
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::agreement::{Agreement, Verdict};
+use dp_pvi_results::document::PosteriorDocument;
 use dp_pvi_tests::federation::{Federation, Party, complete, outcome, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use serde_json::Value;

@@ -11,10 +11,10 @@ use dp_pvi_client::transport::GrpcTransport;
 use dp_pvi_client::{run as client, tls};
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::SecureNoise;
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_programs::ledger::SqliteLedger;
 use dp_pvi_protocol::driver::{Clock, Event, Observer, Patience, drive_site};
 use dp_pvi_protocol::participant::Participant;
-use dp_pvi_protocol::time::Timestamp;
+use dp_pvi_protocol::time::{Backoff, Timestamp};
 use dp_pvi_tests::federation::{Federation, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use dp_pvi_tests::statements::statements_cover_ledgers;
@@ -68,8 +68,7 @@ async fn drive(config: &Config, clock: &Jumping) -> u32 {
     let mut trainer = SiteTrainer::load(config, SecureNoise).await.unwrap();
     let mut observer = Count { sent: 0 };
     let patience = Patience {
-        first: Duration::from_millis(50),
-        longest: Duration::from_secs(1),
+        between: Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(1) },
         give_up_after: Duration::from_secs(30),
         first_contact: Duration::from_secs(30),
         idle: Duration::from_millis(20),

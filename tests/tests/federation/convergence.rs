@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::document::PosteriorDocument;
 use dp_pvi_tests::federation::{Federation, Party, Process, Server, run};
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};
 use dp_pvi_tests::statements::statements_cover_ledgers;

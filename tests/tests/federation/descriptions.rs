@@ -340,6 +340,11 @@ fn tables_whose_planning_calls_functions_of_the_site_s_are_refused() {
          CREATE FUNCTION quiet(int, int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RETURN NOT EXISTS (SELECT 1 FROM public.audit); END $$;
          CREATE OPERATOR === (LEFTARG = int, RIGHTARG = int, FUNCTION = quiet); CREATE DOMAIN small AS int CHECK (quiet(VALUE, 0));
          CREATE TYPE mood AS ENUM ('good', 'bad');
+         CREATE FUNCTION below(varchar, varchar) RETURNS bool IMMUTABLE LANGUAGE sql AS 'SELECT $1::text < $2::text';
+         CREATE FUNCTION ranked(varchar, varchar) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF EXISTS (SELECT 1 FROM public.audit) THEN RAISE EXCEPTION 'audit'; END IF; RETURN bttextcmp($1, $2); END $$;
+         CREATE OPERATOR < (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = below);
+         CREATE OPERATOR CLASS mine FOR TYPE varchar USING btree AS OPERATOR 1 <, FUNCTION 1 ranked(varchar, varchar);
+         CREATE TYPE span AS RANGE (SUBTYPE = varchar, SUBTYPE_OPCLASS = mine); CREATE TYPE pair AS (of span);
          CREATE TABLE person (k int PRIMARY KEY); INSERT INTO person SELECT generate_series(1, 300);
          CREATE TABLE seen (k int, code int, word text, mood mood); INSERT INTO seen SELECT n, n % 50, 'w', 'good' FROM generate_series(1, 300) n;
          CREATE TABLE event (k int, code int); INSERT INTO event SELECT n, 1 FROM generate_series(1, 300) n;
@@ -348,7 +353,7 @@ fn tables_whose_planning_calls_functions_of_the_site_s_are_refused() {
     let database = database(folder.path(), &postgres, "postgres");
     // What PostgreSQL's own functions and an enumeration make is no matter.
     sql(
-        "CREATE INDEX ON seen (lower(word)) WHERE mood = 'good'; CREATE INDEX ON seen (mood); CREATE STATISTICS own ON (code + 1), k FROM seen; ANALYZE",
+        "CREATE INDEX ON seen (lower(word)) WHERE mood = 'good'; CREATE INDEX ON seen (mood); CREATE INDEX ON seen (k) WHERE mood = ANY ('{good}'::mood[]); CREATE STATISTICS own ON (code + 1), k FROM seen; ANALYZE",
     );
     let before = rows(&database);
     for (make, undo) in [
@@ -357,10 +362,18 @@ fn tables_whose_planning_calls_functions_of_the_site_s_are_refused() {
         ("CREATE INDEX part ON seen ((code + odd(0)))", "DROP INDEX part"),
         ("CREATE INDEX part ON seen (k) WHERE 1 === 2", "DROP INDEX part"),
         ("CREATE INDEX part ON seen (k) WHERE (1::small) = 1", "DROP INDEX part"),
+        ("CREATE INDEX part ON seen (k) WHERE '{\"[a,b)\"}'::span[] < '{\"[b,c)\"}'::span[]", "DROP INDEX part"),
+        ("CREATE INDEX part ON seen (k) WHERE '(\"[a,b)\")'::pair < '(\"[b,c)\")'::pair", "DROP INDEX part"),
         ("CREATE STATISTICS st ON (code + odd(0)), k FROM seen", "DROP STATISTICS st"),
         (
             "ALTER TABLE event RENAME TO whole; CREATE TABLE event (k int, code int) PARTITION BY LIST ((code * 0 + odd(0))); \
              CREATE TABLE event_1 PARTITION OF event DEFAULT; INSERT INTO event SELECT * FROM whole",
+            "DROP TABLE event; ALTER TABLE whole RENAME TO event",
+        ),
+        (
+            "ALTER TABLE event RENAME TO whole; CREATE TABLE event (k int, code int, s span) PARTITION BY RANGE (s); \
+             CREATE TABLE event_1 PARTITION OF event DEFAULT; CREATE TABLE event_2 PARTITION OF event FOR VALUES FROM ('[a,b)') TO ('[c,d)'); \
+             INSERT INTO event SELECT * FROM whole",
             "DROP TABLE event; ALTER TABLE whole RENAME TO event",
         ),
         (
@@ -405,6 +418,33 @@ fn what_is_postgresql_s_own_is_told_by_more_than_its_schema() {
     sql("ALTER TABLE person ALTER k TYPE text; CREATE FUNCTION same(char, text) RETURNS bool IMMUTABLE LANGUAGE sql AS 'SELECT false'; \
          CREATE OPERATOR pg_catalog.= (LEFTARG = char, RIGHTARG = text, FUNCTION = same)");
     assert!(refused().contains("not PostgreSQL's own stand in the schema pg_catalog"), "{}", refused());
+}
+
+/// `varchar` has no order of its own until somebody makes one, and no question is answered by it.
+#[test]
+fn an_order_of_the_site_s_own_decides_about_no_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(postgres) = Postgres::start_plain() else { return };
+    let sql = |sql: &str| postgres.sql("postgres", sql);
+    sql("CREATE TABLE person (k varchar PRIMARY KEY, day date, word varchar); INSERT INTO person SELECT 'p' || n, '2024-01-02', 'w' FROM generate_series(1, 9) n;
+         CREATE TABLE audit (n int);
+         CREATE FUNCTION below(varchar, varchar) RETURNS bool IMMUTABLE LANGUAGE sql AS 'SELECT $1::text < $2::text';
+         CREATE FUNCTION upto(varchar, varchar) RETURNS bool IMMUTABLE LANGUAGE sql AS 'SELECT $1::text <= $2::text';
+         CREATE FUNCTION same(varchar, varchar) RETURNS bool IMMUTABLE LANGUAGE sql AS 'SELECT $1::text = $2::text';
+         CREATE FUNCTION ranked(varchar, varchar) RETURNS int LANGUAGE plpgsql AS $$ BEGIN IF EXISTS (SELECT 1 FROM public.audit) THEN PERFORM set_config('DateStyle', 'SQL, DMY', true); END IF; RETURN bttextcmp($1, $2); END $$;
+         CREATE OPERATOR < (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = below, COMMUTATOR = >);
+         CREATE OPERATOR > (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = upto);
+         CREATE OPERATOR <= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = upto);
+         CREATE OPERATOR >= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = upto);
+         CREATE OPERATOR = (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = same);
+         CREATE OPERATOR CLASS mine DEFAULT FOR TYPE varchar USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 ranked(varchar, varchar)");
+    let text = "[persons]\ntable = \"person\"\nkey = \"k\"\nwhere = [{ column = \"word\", in = [\"w\"] }]\n[[columns]]\nname = \"day\"\nvalue = \"day\"\n";
+    fs::write(folder.path().join("cohort.toml"), text).unwrap();
+    let database = database(folder.path(), &postgres, "postgres");
+    let before = rows(&database);
+    assert_eq!(before.len(), 9);
+    sql("INSERT INTO audit VALUES (1)");
+    assert_eq!(rows(&database), before);
 }
 
 /// Nobody puts another table in the place of one between the look at the catalogue and the reading, and a table that is filled anew meanwhile is the old one or the new one.

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use dp_pvi_simulator::noise::stream;
+use dp_pvi_simulation::noise::stream;
 use dp_pvi_tests::fuzz::{TARGETS, Target};
 use dp_pvi_tests::place;
 use rand_core::Rng;

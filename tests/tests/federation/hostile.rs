@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_server::ca::Authority;
 use dp_pvi_tests::federation::{Federation, Party, Server, outcome, run};
 use dp_pvi_tests::place::binary;
@@ -53,7 +53,7 @@ fn false_updates_are_refused_and_change_nothing() {
     runtime().block_on(async {
         let mut liar = Liar::connect(&federation.home("site-1"), &server.address).await.unwrap();
         // Nothing without a hello.
-        let nobody = dp_pvi_privacy::RunId { task: Hash::default(), number: 1 };
+        let nobody = dp_pvi_names::RunId { task: Hash::default(), number: 1 };
         let early = liar.update(nobody, 0, Hash::default(), &[0.5; 2 * D]);
         liar.submit(&early).await.expect_err("an update before the hello");
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_protocol::message::{Hello, MetricsReport, Refusal, Signed, Update};
-use dp_pvi_reading::document::PosteriorDocument;
+use dp_pvi_results::document::PosteriorDocument;
 use dp_pvi_tests::federation::{Federation, Party, complete, outcome, run};
 use dp_pvi_tests::place::binary;
 use dp_pvi_tests::regression::{Likelihood, Records, Schedule, Task};

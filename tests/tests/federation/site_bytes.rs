@@ -9,16 +9,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dp_pvi_accounting::Epsilon;
+use dp_pvi_accounting::{Epsilon, PrivacyUnit};
 use dp_pvi_client::config::Config;
 use dp_pvi_client::keys;
 use dp_pvi_client::snapshot::Snapshot;
 use dp_pvi_client::train::SiteTrainer;
 use dp_pvi_inference::methods::{self, Job};
+use dp_pvi_names::{ClientId, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Ledger, NoiseSource, ReleaseId, RunId, SecureNoise};
+use dp_pvi_privacy::{Ledger, NoiseSource, SecureNoise};
 use dp_pvi_protocol::aggregation::member::AggregationPolicy;
 use dp_pvi_protocol::coordinator::{Enrolled, Settings, SummerParty};
 use dp_pvi_protocol::driver::{Clock, DriveError, Patience, SiteOutcome, TrainError, TrainErrorKind, Trainer, drive_site};
@@ -28,11 +29,11 @@ use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_protocol::transport::{Transport, TransportError};
 use dp_pvi_protocol::witness::Greeting;
 use dp_pvi_secagg::charter::Floors;
-use dp_pvi_simulator::disk::ServerDisk;
-use dp_pvi_simulator::federation::{FEDERATION, summer_key};
-use dp_pvi_simulator::network::{Answer, Host, Request, SimulatedSummer, tls_key};
-use dp_pvi_simulator::noise::SeededNoise;
-use dp_pvi_tests::methods::{MODELS, Protection, Trust, task, tried, tried_aggregated};
+use dp_pvi_simulation::disk::ServerDisk;
+use dp_pvi_simulation::federation::{FEDERATION, summer_key};
+use dp_pvi_simulation::network::{Answer, Host, Request, SimulatedSummer, tls_key};
+use dp_pvi_simulation::noise::SeededNoise;
+use dp_pvi_tests::methods::{Trust, model, task, tried, tried_aggregated};
 use dp_pvi_unsealed::Unsealed;
 use ed25519_dalek::SigningKey;
 use futures_util::future::join_all;
@@ -288,7 +289,7 @@ impl Home {
             start_deadline: Duration::from_secs(60),
             suspend_for: Duration::from_secs(3600),
             witnessed: [].into(),
-            summer: task.aggregation.map(|_| SummerParty { key: summer.verifying_key(), authority: dp_pvi_privacy::Hash::default() }),
+            summer: task.aggregation.map(|_| SummerParty { key: summer.verifying_key(), authority: dp_pvi_names::Hash::default() }),
         };
         let clock = Steps(Rc::new(Cell::new(1_000_000)));
         let helper = task.aggregation.map(|_| SimulatedSummer::new(summer, &server.verifying_key(), 1, 0.0));
@@ -420,9 +421,9 @@ fn what_a_site_sends_has_one_shape_whatever_an_id_is() {
 fn the_other_units_stay_where_they_are_in_every_update() {
     let home = Home::new();
     home.write("schema.toml", SCHEMA);
-    let model = MODELS.iter().find(|model| model.name == "logistic").unwrap();
+    let model = model("logistic-regression");
     let mut tasks = 0;
-    for update in tried(model.name) {
+    for update in tried(model) {
         let task = resolve(&task(model, update, Trust::Local), SCHEMA);
         home.hold(file(DROPPED.as_bytes()));
         let (dropped, outcome) = home.run(&task, Noise::Same);
@@ -480,9 +481,9 @@ fn what_a_site_sends_under_aggregated_trust_has_one_shape_whatever_a_record_hold
     home.write("schema.toml", SCHEMA);
     let others = others(SCHEMA, "cohort.csv", &file(b"40,surgery,1,no"));
     let beside: Vec<&Home> = others.iter().collect();
-    let model = MODELS.iter().find(|model| model.name == "logistic").unwrap();
+    let model = model("logistic-regression");
     let mut updates = 0;
-    for update in tried_aggregated(model.name).into_iter().filter(|update| update.protection == Protection::Records) {
+    for update in tried_aggregated(model).into_iter().filter(|update| update.unit == PrivacyUnit::Record && !update.open) {
         let task = resolve_for(3, &task(model, update, Trust::Aggregated(3)), SCHEMA);
         home.hold(file(b"40,surgery,1,no"));
         let (good, outcome) = home.run_beside(&beside, &task, Noise::Same);
@@ -511,11 +512,11 @@ fn neighbours_look_the_same(model: &str, schema: &str, data: &'static str, first
     let home = Home::of("hospital", data);
     home.write("schema.toml", schema);
     let others = others(schema, data, first);
-    let model = MODELS.iter().find(|known| known.name == model).unwrap();
-    let cases = tried(model.name).into_iter().map(|update| (update, Trust::Local, vec![]));
-    let shared = tried_aggregated(model.name).into_iter().map(|update| (update, Trust::Aggregated(3), others.iter().collect()));
+    let model = dp_pvi_tests::methods::model(model);
+    let cases = tried(model).into_iter().map(|update| (update, Trust::Local, vec![]));
+    let shared = tried_aggregated(model).into_iter().map(|update| (update, Trust::Aggregated(3), others.iter().collect()));
     let mut tasks = 0;
-    for (update, trust, beside) in cases.chain(shared).filter(|(update, ..)| update.protection == Protection::Records) {
+    for (update, trust, beside) in cases.chain(shared).filter(|(update, ..)| update.unit == PrivacyUnit::Record && !update.open) {
         let task = resolve_for(1 + beside.len() as u32, &task(model, update, trust), schema);
         let look = |bytes: &[u8]| {
             home.hold(bytes);
@@ -550,7 +551,7 @@ fn files_of_documents_that_are_neighbours_look_the_same() {
         ("no document", docword(0, &[])),
     ];
     neighbours.push(("bytes that are no text", [&docword(3, &["1 1 2", "1 3 1"])[..], b"2 \xff\xfe 1\n3 8 5\n"].concat()));
-    neighbours_look_the_same("topics", schema, "docword.txt", &docword(3, &own("2 2 4")), &neighbours);
+    neighbours_look_the_same("latent-dirichlet", schema, "docword.txt", &docword(3, &own("2 2 4")), &neighbours);
     let schema =
         "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"text\"\nvocabulary = [\"war\", \"peace\", \"iraq\"]\ndocument_length = 6\n";
     let text = |line: &[u8]| [b"war peace\n".as_slice(), line, b"\niraq iraq war\n"].concat();
@@ -564,7 +565,7 @@ fn files_of_documents_that_are_neighbours_look_the_same() {
         ("a document less", b"war peace\niraq iraq war\n".to_vec()),
         ("no document", Vec::new()),
     ];
-    neighbours_look_the_same("topics", schema, "documents.txt", &text(b"war war"), &neighbours);
+    neighbours_look_the_same("latent-dirichlet", schema, "documents.txt", &text(b"war war"), &neighbours);
 }
 
 #[test]
@@ -583,7 +584,7 @@ fn files_of_images_that_are_neighbours_look_the_same() {
         ("no image", file(&[])),
         ("more images than were declared", file(&[one; 40])),
     ];
-    neighbours_look_the_same("images", schema, "images.idx", &file(&[one, other, other]), &neighbours);
+    neighbours_look_the_same("sigmoid-belief", schema, "images.idx", &file(&[one, other, other]), &neighbours);
 }
 
 /// What may stand in the fifth row of a Parquet file: age, ward, note, label.
@@ -636,7 +637,7 @@ fn parquet_files_that_are_neighbours_look_the_same() {
     let neighbours = rows.map(|(what, row)| (what, parquet_file(row)));
     let first = parquet_file(good);
     assert!(neighbours.iter().all(|(_, bytes)| *bytes != first));
-    neighbours_look_the_same("logistic", SCHEMA, "cohort.parquet", &first, &neighbours);
+    neighbours_look_the_same("logistic-regression", SCHEMA, "cohort.parquet", &first, &neighbours);
     // With the same noise and no masks every byte is what it is for a record that the schema drops.
     let home = Home::of("hospital", "cohort.parquet");
     home.write("schema.toml", SCHEMA);

@@ -1,97 +1,100 @@
 //! A task's document is hashed and signed. How a model stands in it is a promise: other bytes would be another task, and old posteriors could not
 //! be read.
 
-use dp_pvi_posterior::models;
+use dp_pvi_models as models;
+use dp_pvi_models::ModelFamily;
+use dp_pvi_names::Hash;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_privacy::Hash;
-use dp_pvi_tests::methods::{MODELS, Model, Trust, UPDATES, Update, resolve, task, tried, tried_aggregated};
+use dp_pvi_tests::methods::{Data, MODELS, Named, Trust, Update, model, resolve, task, tried, tried_aggregated, update};
 use serde_json::Value;
 
-/// Name of a row, how its model stands in a resolved task, and the hash of a task that holds it. The task is the same but for the model, and no
+/// Options of `[model]`, how the model stands in a resolved task, and the hash of a task that holds it. The task is the same but for the model, and no
 /// number in it comes from a calibration.
 const DOCUMENTS: &[(&str, &str, &str)] = &[
-    ("linear", r#"{"family":"linear-regression","noise_sd":1.0}"#, "df518600e6b4e012869eaf68c83e940b96ee363d693edcdc8f72568ba50f7ef6"),
-    ("logistic", r#"{"family":"logistic-regression"}"#, "b8d0620ccdda5b8d5a8c7b4f0d2cdb52bdac97248be1f7eec36db494e9e687c2"),
-    ("probit", r#"{"family":"probit-regression"}"#, "5cadfdb43f3a2d43e0c9967d779ce68d1e7e98dd605521b7af2decd59957cc1b"),
-    ("Poisson", r#"{"family":"poisson-regression"}"#, "efa6b7b3efbca46d32b6f039cfbdb1776bc61838f2de121e146e0a009ad61d9e"),
     (
-        "negative binomial",
+        "noise_sd = 1.0",
+        r#"{"family":"linear-regression","noise_sd":1.0}"#,
+        "df518600e6b4e012869eaf68c83e940b96ee363d693edcdc8f72568ba50f7ef6",
+    ),
+    ("", r#"{"family":"logistic-regression"}"#, "b8d0620ccdda5b8d5a8c7b4f0d2cdb52bdac97248be1f7eec36db494e9e687c2"),
+    ("", r#"{"family":"probit-regression"}"#, "5cadfdb43f3a2d43e0c9967d779ce68d1e7e98dd605521b7af2decd59957cc1b"),
+    ("", r#"{"family":"poisson-regression"}"#, "efa6b7b3efbca46d32b6f039cfbdb1776bc61838f2de121e146e0a009ad61d9e"),
+    (
+        "dispersion = 1.5",
         r#"{"family":"negative-binomial-regression","dispersion":1.5}"#,
         "1a134be5ce0eca800293d46ac6f5c8ffdc74107153c1f6efb675ef38097230cb",
     ),
     (
-        "robust",
+        "scale = 1.0",
         r#"{"family":"robust-regression","degrees_of_freedom":4.0,"scale":1.0}"#,
         "ae7a5e1b0a7a194ba063418d3624e3c7e172f8c454a4a166ac89572bc2971068",
     ),
     (
-        "multinomial",
+        "classes = 3",
         r#"{"family":"multinomial-regression","classes":3}"#,
         "43ccce66c6311264b62596574df571df3421c2e53613b108d4e1bd81747a1172",
     ),
     (
-        "ordinal",
+        "classes = 3",
         r#"{"family":"ordinal-regression","classes":3,"threshold_mean":[0.0,0.5],"threshold_scale":[2.5,1.0]}"#,
         "0c3089b09b445ec0c584db789577e099251e5a5af4d3821b95199b8f4cb1b17c",
     ),
     (
-        "survival",
+        "cuts = [0, 1, 3, 10]",
         r#"{"family":"survival-regression","cuts":[0.0,1.0,3.0,10.0],"baseline_mean":-2.302585092994046,"baseline_scale":2.5,"least_exposure":0.5}"#,
         "104e3ca4644f7b9217c115a54a587cc00d78b4ac69873b90dc060c40f94d9e8b",
     ),
     (
-        "Weibull",
+        "time_unit = 2.0",
         r#"{"family":"weibull-regression","time_unit":2.0,"shape_mean":0.0,"shape_scale":0.5}"#,
         "7fae907c15875a9cac0d9aa326537bf75bbd68adfd69f96cd841663ad9c13872",
     ),
     (
-        "network",
+        "hidden = [3]\nsamples = 2",
         r#"{"family":"neural-network","hidden":[3],"output":{"kind":"binary"},"samples":2}"#,
         "5d16e1db41aacd0e8ff2d43dc072daeca96bdbc6bf82b3369df339a27bb4fdf6",
     ),
     (
-        "network of numbers",
+        "hidden = [3, 2]\nsamples = 1\nnoise_sd = 1.0",
         r#"{"family":"neural-network","hidden":[3,2],"output":{"kind":"number","noise_sd":1.0},"samples":1}"#,
         "041783baee45725e2d6cc943550a7ae54ee23102dbfa6f1e4469667e37a4015e",
     ),
     (
-        "topics",
+        "topics = 2",
         r#"{"family":"latent-dirichlet","topics":2,"alpha":0.5,"eta":0.5}"#,
         "9107d47a0fd5c05cd7d8b375d11f4a842ffe9e25a6baab5ca7bfda48e6116b56",
     ),
     (
-        "mixture",
+        "components = 2\nnoise_sd = 0.5",
         r#"{"family":"gaussian-mixture","components":2,"noise_sd":0.5,"seed":0}"#,
         "71b0e40a0a56559472f0f9365c80c45992e2c9dca6bfa2180e48a38b46f8240e",
     ),
-    ("moments", r#"{"family":"pbp-network","hidden":[3],"seed":0}"#, "fd343cc3f0997b811492057d3d95297b97377176e08f97dc9dd5dda0df2bbf3b"),
     (
-        "images",
+        "hidden = [3]",
+        r#"{"family":"pbp-network","hidden":[3],"seed":0}"#,
+        "fd343cc3f0997b811492057d3d95297b97377176e08f97dc9dd5dda0df2bbf3b",
+    ),
+    (
+        "hidden = 2",
         r#"{"family":"sigmoid-belief","hidden":2,"bias_scale":10.0,"start_seed":1,"start_scale":0.1}"#,
         "0cd4df0365a2bf3eab06350bd89d1a4fd6f88bbbf8c8b3a4c9f8593930c966cc",
     ),
 ];
 
-fn row(name: &str) -> &'static Model {
-    MODELS.iter().find(|model| model.name == name).unwrap()
-}
-
-fn update(name: &str) -> &'static Update {
-    UPDATES.iter().find(|update| update.name == name).unwrap()
-}
-
 #[test]
 fn models_stand_in_tasks_as_they_always_did() {
-    let base = resolve(row("linear"), update("pvi"), Trust::Local).unwrap();
+    let base = resolve(model("linear-regression"), update("pvi"), Trust::Local).unwrap();
+    let base = ResolvedTask { name: "pvi with linear".into(), ..base };
     let mut others = Vec::new();
-    for (name, document, hash) in DOCUMENTS {
-        let task = resolve(row(name), tried(name)[0], Trust::Local).unwrap();
-        assert_eq!(serde_json::to_string(&task.model).unwrap(), *document, "{name}");
+    for (options, document, hash) in DOCUMENTS {
         let value: Value = serde_json::from_str(document).unwrap();
-        assert_eq!(serde_json::to_value(&task.model).unwrap(), value, "{name}");
-        let other = ResolvedTask { model: task.model, ..base.clone() };
+        let family = ModelFamily::named(value["family"].as_str().unwrap()).unwrap();
+        let model = family.resolve(&options.parse().unwrap()).unwrap();
+        assert_eq!(serde_json::to_string(&model).unwrap(), *document);
+        assert_eq!(serde_json::to_value(&model).unwrap(), value);
+        let other = ResolvedTask { model, ..base.clone() };
         if other.hash().to_string() != *hash {
-            others.push((name, other.hash().to_string()));
+            others.push((document, other.hash().to_string()));
         }
     }
     assert!(others.is_empty(), "the documents of these models have other hashes: {others:#?}");
@@ -108,9 +111,9 @@ fn every_model_has_its_document_here() {
 /// Every task of the table reads back bit by bit, with its keys in any order.
 #[test]
 fn every_task_of_the_table_is_read_as_it_was_written() {
-    let local = MODELS.iter().flat_map(|model| tried(model.name).into_iter().map(move |update| (model, update, Trust::Local)));
+    let local = MODELS.iter().flat_map(|model| tried(model).into_iter().map(move |update| (model, update, Trust::Local)));
     let aggregated =
-        MODELS.iter().flat_map(|model| tried_aggregated(model.name).into_iter().map(move |update| (model, update, Trust::Aggregated(3))));
+        MODELS.iter().flat_map(|model| tried_aggregated(model).into_iter().map(move |update| (model, update, Trust::Aggregated(3))));
     let mut all = Vec::new();
     for (model, update, trust) in local.chain(aggregated) {
         let task = resolve(model, update, trust).unwrap();
@@ -127,51 +130,69 @@ fn every_task_of_the_table_is_read_as_it_was_written() {
 
 /// Name of a row, and what is said of a key that nobody knows: in `task.toml`, and in a document.
 const KNOWN: &[(&str, &str, &str)] = &[
-    ("linear", "expected `noise_sd`", "expected `noise_sd`"),
-    ("logistic", "there are no fields", "there are no fields"),
-    ("probit", "there are no fields", "there are no fields"),
-    ("Poisson", "there are no fields", "there are no fields"),
-    ("negative binomial", "expected `dispersion`", "expected `dispersion`"),
+    ("linear-regression", "expected `noise_sd`", "expected `noise_sd`"),
+    ("logistic-regression", "there are no fields", "there are no fields"),
+    ("probit-regression", "there are no fields", "there are no fields"),
+    ("poisson-regression", "there are no fields", "there are no fields"),
+    ("negative-binomial-regression", "expected `dispersion`", "expected `dispersion`"),
     (
-        "robust",
+        "robust-regression",
         "expected one of `degrees_of_freedom`, `scale`, `scale_shape`, `scale_rate`",
         "expected one of `degrees_of_freedom`, `scale`, `learned`",
     ),
-    ("multinomial", "expected `classes`", "expected `classes`"),
+    ("multinomial-regression", "expected `classes`", "expected `classes`"),
     (
-        "ordinal",
+        "ordinal-regression",
         "expected one of `classes`, `threshold_mean`, `threshold_scale`",
         "expected one of `classes`, `threshold_mean`, `threshold_scale`",
     ),
     (
-        "survival",
+        "survival-regression",
         "expected one of `cuts`, `baseline_mean`, `baseline_scale`, `least_exposure`",
         "expected one of `cuts`, `baseline_mean`, `baseline_scale`, `least_exposure`",
     ),
-    ("Weibull", "expected one of `time_unit`, `shape_mean`, `shape_scale`", "expected one of `time_unit`, `shape_mean`, `shape_scale`"),
-    ("network", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
-    ("network of numbers", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
-    ("network of classes", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
-    ("topics", "expected one of `topics`, `alpha`, `eta`", "expected one of `topics`, `alpha`, `eta`"),
-    ("mixture", "expected one of `components`, `noise_sd`, `seed`", "expected one of `components`, `noise_sd`, `seed`"),
-    ("moments", "expected `hidden` or `seed`", "expected `hidden` or `seed`"),
     (
-        "images",
+        "weibull-regression",
+        "expected one of `time_unit`, `shape_mean`, `shape_scale`",
+        "expected one of `time_unit`, `shape_mean`, `shape_scale`",
+    ),
+    ("neural-network", "expected one of `hidden`, `noise_sd`, `classes`, `samples`", "expected one of `hidden`, `output`, `samples`"),
+    (
+        "neural-network, numbers",
+        "expected one of `hidden`, `noise_sd`, `classes`, `samples`",
+        "expected one of `hidden`, `output`, `samples`",
+    ),
+    (
+        "neural-network, classes",
+        "expected one of `hidden`, `noise_sd`, `classes`, `samples`",
+        "expected one of `hidden`, `output`, `samples`",
+    ),
+    ("latent-dirichlet", "expected one of `topics`, `alpha`, `eta`", "expected one of `topics`, `alpha`, `eta`"),
+    ("gaussian-mixture", "expected one of `components`, `noise_sd`, `seed`", "expected one of `components`, `noise_sd`, `seed`"),
+    ("pbp-network", "expected `hidden` or `seed`", "expected `hidden` or `seed`"),
+    (
+        "sigmoid-belief",
         "expected one of `hidden`, `bias_scale`, `start_seed`, `start_scale`",
         "expected one of `hidden`, `bias_scale`, `start_seed`, `start_scale`",
     ),
 ];
 
+/// The first update that a model is tried with.
+fn first(name: &str) -> &'static Update {
+    tried(model(name))[0]
+}
+
 /// What is said of a task, written with this edit.
 fn refused(name: &str, edit: impl Fn(String) -> String) -> String {
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 2, expected_sites: 2 };
-    let (model, text) = (row(name), edit(task(row(name), tried(name)[0], Trust::Local)));
-    RawTask::parse(&text).and_then(|raw| raw.resolve(&model.data.schema(), context)).map(drop).unwrap_err().to_string()
+    let (model, update) = (model(name), first(name));
+    let text = edit(task(model, update, Trust::Local));
+    RawTask::parse(&text).and_then(|raw| raw.resolve(&Data::of(model).schema(), context)).map(drop).unwrap_err().to_string()
 }
 
 /// What is said of a resolved task, with this edit.
 fn unread(name: &str, edit: impl Fn(String) -> String) -> String {
-    let task = resolve(row(name), tried(name)[0], Trust::Local).unwrap();
+    let task = resolve(model(name), first(name), Trust::Local).unwrap();
     let text = edit(String::from_utf8(task.to_bytes()).unwrap());
     let refused = ResolvedTask::from_bytes(text.as_bytes()).map(drop).unwrap_err().to_string();
     let inner = refused.strip_prefix("the task document cannot be read by this version (");
@@ -181,23 +202,23 @@ fn unread(name: &str, edit: impl Fn(String) -> String) -> String {
 #[test]
 fn unknown_and_missing_keys_are_refused_by_name() {
     for (name, written, resolved) in KNOWN {
-        let family = row(name).family();
+        let family = model(name).kind();
         let found = refused(name, |text| text.replace("[model]\n", "[model]\ncolour = \"red\"\n"));
         assert_eq!(found, format!("task: [model] family = \"{family}\": unknown field `colour`, {written}"));
         let found = unread(name, |text| text.replace("\"family\":", "\"colour\": 1,\n    \"family\":"));
         assert!(found.starts_with(&format!("unknown field `colour`, {resolved} at line ")), "{name}: {found}");
     }
-    let written = |from: &str, to: &str| refused("linear", |text| text.replace(from, to));
+    let written = |from: &str, to: &str| refused("linear-regression", |text| text.replace(from, to));
     assert!(
-        written("noise_sd = 1.0\n", "")
+        written("noise_sd = 0.7\n", "")
             .starts_with("task: linear-regression needs noise_sd, the known standard deviation of an observation")
     );
     assert_eq!(
-        written("noise_sd = 1.0\n", "noise_sd = \"much\"\n"),
+        written("noise_sd = 0.7\n", "noise_sd = \"much\"\n"),
         "task: [model] family = \"linear-regression\": invalid type: string \"much\", expected f64\nin `noise_sd`"
     );
-    let resolved = |from: &str, to: &str| unread("linear", |text| text.replace(from, to));
-    let noise = "\"noise_sd\": 1.0";
+    let resolved = |from: &str, to: &str| unread("linear-regression", |text| text.replace(from, to));
+    let noise = "\"noise_sd\": 0.7";
     assert_eq!(resolved(noise, "\"noise_sd\": \"much\""), "invalid type: string \"much\", expected f64 at line 8 column 3");
     assert_eq!(resolved(&format!(",\n    {noise}"), ""), "missing field `noise_sd` at line 7 column 3");
     assert_eq!(resolved(noise, &format!("{noise},\n    {noise}")), "duplicate field `noise_sd` at line 9 column 3");
@@ -210,8 +231,8 @@ fn unknown_and_missing_keys_are_refused_by_name() {
 #[test]
 fn unknown_families_are_answered_with_the_known_ones() {
     let told = [
-        refused("linear", |text| text.replace("linear-regression", "linear-progression")),
-        unread("linear", |text| text.replace("linear-regression\",", "linear-progression\",")),
+        refused("linear-regression", |text| text.replace("linear-regression", "linear-progression")),
+        unread("linear-regression", |text| text.replace("linear-regression\",", "linear-progression\",")),
     ];
     for told in told {
         assert!(told.contains("unknown variant `linear-progression`, expected one of `"), "{told}");

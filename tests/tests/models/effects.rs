@@ -1,9 +1,9 @@
 //! Effects and contrasts where a formula makes the rows.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_posterior::models::effects::{CompareError, Effect, compare, effects};
-use dp_pvi_posterior::models::poisson_regression::PoissonRegression;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_models::effects::{CompareError, Effect, compare, effects};
+use dp_pvi_models::poisson_regression::PoissonRegression;
+use dp_pvi_schema::Schema;
 
 const SCHEMA: &str = r#"
 version = 2

@@ -3,15 +3,17 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::special::ln_gamma;
+use dp_pvi_math::count::log_mass;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::special::ln_gamma;
 use dp_pvi_models::likelihood::Likelihood;
+use dp_pvi_models::parameters::Parameters;
 use dp_pvi_models::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use dp_pvi_models::predictor::{Predictor, Shape, Statistics};
+use dp_pvi_models::response::{Response, ResponseKind};
 use dp_pvi_models::spec::TaskError;
 use dp_pvi_models::spec::check::{positive, require};
 use dp_pvi_models::{ModelOptions, ModelRules};
-use dp_pvi_numerics::count::log_mass;
 use dp_pvi_schema::{LabelKind, Schema};
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +58,14 @@ impl ModelRules for GammaRegression {
 
     fn likelihood(&self) -> Likelihood {
         Likelihood::of(*self)
+    }
+
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_row(features)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::of(ResponseKind::Number)
     }
 
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {

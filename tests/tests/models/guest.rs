@@ -7,19 +7,20 @@ use std::sync::Once;
 
 use dp_pvi_client::commands::predict::{Basis, predict};
 use dp_pvi_client::output::{Format, Output};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_forecast::{Effort, forecast, rounds};
 use dp_pvi_inference::capabilities::Model;
 use dp_pvi_inference::models::{self as private, PrivateHalf, from_spec};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::prediction::Level;
+use dp_pvi_models::prediction::{Example, Prediction};
 use dp_pvi_models::registry::RegisterError;
 use dp_pvi_models::{self as public, ModelFamily, ModelSpec};
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
-use dp_pvi_reading::document::{PosteriorDocument, Which};
-use dp_pvi_reading::metrics::evaluate;
-use dp_pvi_reading::noise_aware::of_run;
-use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
-use dp_pvi_reading::summary::Level;
+use dp_pvi_protocol::metrics::evaluate;
+use dp_pvi_protocol::predictive::Predictor;
+use dp_pvi_results::document::{PosteriorDocument, Which};
+use dp_pvi_results::forecast::{Effort, forecast, rounds};
 use dp_pvi_tests::memory;
 
 use super::gamma::GammaRegression;
@@ -172,7 +173,7 @@ fn the_density_is_one() {
     let expected = (12.0_f64 * (-6.0_f64).exp()).ln();
     assert!((sure.linear_predictor().unwrap().expected_log_density(0.0, 0.0, 3.0) - expected).abs() < 1e-12);
     let natural = [0.3 * 4.0, -0.2 * 9.0, 4.0, 9.0];
-    let family = dp_pvi_expfam::any::Family::DiagonalGaussian { dimension: 2 };
+    let family = dp_pvi_math::expfam::any::Family::DiagonalGaussian { dimension: 2 };
     for options in ["", "shape = 2.0"] {
         let predictor = Predictor::new(&spec(options), family, &natural).unwrap();
         let row = |target: f64| Example { indices: &[0, 1], values: &[0.7, 0.4], target, offset: 0.0, extra: Default::default() };
@@ -345,14 +346,22 @@ impl public::ModelRules for Late {
     }
 
     fn likelihood(&self) -> public::likelihood::Likelihood {
-        public::likelihood::Likelihood::Own
+        public::likelihood::Likelihood::Own(public::Own::Gradients { initial_log_scale: 0.0 })
+    }
+
+    fn parameters(&self, features: u32) -> public::parameters::Parameters {
+        public::parameters::Parameters::unnamed(features)
+    }
+
+    fn response(&self) -> public::response::Response<'_> {
+        public::response::Response::of(public::response::ResponseKind::Row)
     }
 
     fn law(
         &self,
         _: &public::prediction::Outcome<'_>,
-    ) -> Result<std::sync::Arc<dyn public::prediction::Law>, dp_pvi_expfam::InvalidParameters> {
-        Err(dp_pvi_expfam::InvalidParameters::Domain("nothing"))
+    ) -> Result<std::sync::Arc<dyn public::prediction::Law>, dp_pvi_math::expfam::InvalidParameters> {
+        Err(dp_pvi_math::expfam::InvalidParameters::Domain("nothing"))
     }
 }
 

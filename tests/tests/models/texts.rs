@@ -3,7 +3,8 @@
 use std::fs::read_to_string;
 use std::process::Command;
 
-use dp_pvi_posterior::{methods, models};
+use dp_pvi_models as models;
+use dp_pvi_posterior::methods;
 use dp_pvi_tests::place::{binary, root};
 
 /// The models of this program: those that it was built with, not the guests of its tests.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use dp_pvi_posterior::{methods, models};
+use dp_pvi_models as models;
+use dp_pvi_posterior::methods;
 use dp_pvi_tests::place::root;
 use dp_pvi_tests::source::{Source, production};
 
@@ -19,8 +20,9 @@ fn houses() -> Vec<String> {
 const PLACES: &[(&str, &str)] =
     &[("common/models/src", "common/inference/src/models"), ("common/posterior/src/methods", "common/inference/src/methods")];
 
-/// Methods that share an engine: the folders of the engines, which no task names.
-const ENGINES: &[&str] = &["propagation", "shards"];
+/// Methods that share an engine where records are: the engine's folder, which no task names, has all that they compute.
+const ENGINES: &[(&str, &[&str])] =
+    &[("propagation", &["sep", "ep"]), ("shards", &["parameter-perturbation", "local-averaging", "virtual-clients", "client-level"])];
 
 /// Folders below `place` that hold a module.
 fn folders(place: &str) -> BTreeSet<String> {
@@ -32,10 +34,13 @@ fn folders(place: &str) -> BTreeSet<String> {
 const OWN: &[&str] = &["gaussian-mixture", "latent-dirichlet", "neural-network", "pbp-network", "sigmoid-belief"];
 
 #[test]
-fn a_likelihood_has_one_room_and_a_method_one_on_each_side() {
+fn a_likelihood_has_one_room_and_a_method_its_own_or_that_of_its_engine_where_records_are() {
     let models: Vec<&str> = models::registered().map(|(name, _)| name).collect();
-    let methods: Vec<&str> = methods::registered().map(|(name, _)| name).chain(ENGINES.iter().copied()).collect();
-    for ((public, private), (names, own)) in PLACES.iter().zip([(&models, OWN), (&methods, &methods[..])]) {
+    let methods: Vec<&str> = methods::registered().map(|(name, _)| name).chain(ENGINES.iter().map(|(engine, _)| *engine)).collect();
+    let shared: Vec<&str> = ENGINES.iter().flat_map(|(_, methods)| methods.iter().copied()).collect();
+    assert!(shared.iter().all(|name| methods.contains(name)), "{shared:?}");
+    let rooms: Vec<&str> = methods.iter().copied().filter(|name| !shared.contains(name)).collect();
+    for ((public, private), (names, own)) in PLACES.iter().zip([(&models, OWN), (&methods, &rooms[..])]) {
         let folders_of = |names: &[&str]| -> BTreeSet<String> { names.iter().map(|name| name.replace('-', "_")).collect() };
         assert_eq!(folders(private), folders_of(own), "folders of {private}");
         let (named, offered) = (folders_of(names), folders(public));
@@ -44,14 +49,21 @@ fn a_likelihood_has_one_room_and_a_method_one_on_each_side() {
     }
 }
 
-/// Files that may name every room of a kind: the registries, and the rows of the audit.
+/// Files that may name every room of a kind: the registries, and the catalogue.
 const REGISTRIES: [&[&str]; 2] = [
-    &["common/models/src/lib.rs", "common/inference/src/models/mod.rs", "common/simulation/src/audit/registry.rs"],
+    &[
+        "common/models/src/lib.rs",
+        "common/inference/src/models/mod.rs",
+        "common/catalogue/src/models.rs",
+        "common/catalogue/src/updates.rs",
+    ],
     &[
         "common/posterior/src/methods/mod.rs",
         "common/posterior/src/task/mod.rs",
         "common/inference/src/methods/mod.rs",
-        "common/simulation/src/audit/registry.rs",
+        "common/catalogue/src/models.rs",
+        "common/catalogue/src/served.rs",
+        "common/catalogue/src/updates.rs",
     ],
 ];
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use dp_pvi_client::config::{Config as ClientConfig, RowsBy};
 use dp_pvi_description::Description;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawModel, RawPvi, RawTask, ResolveContext};
 use dp_pvi_protocol::message::Role;
+use dp_pvi_schema::Schema;
 use dp_pvi_server::config::Config as ServerConfig;
 use dp_pvi_server::summer::config::SummerConfig;
-use dp_pvi_tests::methods::{MODELS, Model, Update, tried};
+use dp_pvi_tests::methods::{Data, MODELS, Model, Update, tried};
 use dp_pvi_tests::place::root;
 
 fn deploy(name: &str) -> PathBuf {
@@ -266,9 +266,9 @@ const TOGETHER: [(&str, &str, &str); 7] = [
 fn works(key: &str, line: &str) -> bool {
     let (_, beside, without) = TOGETHER.into_iter().find(|(of, ..)| *of == key).unwrap_or_default();
     MODELS.iter().any(|model| {
-        tried(model.name).into_iter().any(|update| {
-            let others = with(update.options, &[key, without], &format!("{line}\n{beside}"));
-            problem(model.options, &model.data.schema(), &others.replace(WRONG, "")).is_empty()
+        tried(model).into_iter().any(|update| {
+            let others = with(&update.options(120), &[key, without], &format!("{line}\n{beside}"));
+            problem(&model.options(), &Data::of(model).schema(), &others.replace(WRONG, "")).is_empty()
         })
     })
 }
@@ -281,11 +281,11 @@ fn every_option_of_a_model_and_of_an_update_stands_in_the_sample() {
     let any = "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"";
     let model_keys = |model: &Model, line: &str| {
         let key = line.split(" =").next().unwrap_or_default();
-        named(&problem(&with(model.options, &[key], line), &model.data.schema(), any))
+        named(&problem(&with(&model.options(), &[key], line), &Data::of(model).schema(), any))
     };
     let update_keys = |model: &Model, update: &Update, line: &str| {
         let key = line.split(" =").next().unwrap_or_default();
-        named(&problem(model.options, &model.data.schema(), &with(update.options, &[key], line)))
+        named(&problem(&model.options(), &Data::of(model).schema(), &with(&update.options(120), &[key], line)))
     };
     // Committees take this one out before the others are parsed.
     let mut keys: BTreeSet<(&str, String)> = [("pvi", "committee_prior".into())].into();
@@ -293,7 +293,7 @@ fn every_option_of_a_model_and_of_an_update_stands_in_the_sample() {
     keys.extend(RawPvi::KEYS.iter().map(|key| ("pvi", (*key).to_owned())));
     for model in MODELS {
         keys.extend(model_keys(model, "").into_iter().map(|key| ("model", key)));
-        let updates = tried(model.name).into_iter();
+        let updates = tried(model).into_iter();
         keys.extend(updates.flat_map(|update| update_keys(model, update, "")).map(|key| ("pvi", key)));
     }
     assert!(keys.len() > 60, "{keys:?}");
@@ -320,7 +320,7 @@ fn every_option_of_a_model_and_of_an_update_stands_in_the_sample() {
         } else if section == "model" {
             MODELS.iter().any(|model| takes(model_keys(model, line)))
         } else {
-            let takes = |model: &Model| tried(model.name).into_iter().any(|update| takes(update_keys(model, update, line)));
+            let takes = |model: &Model| tried(model).into_iter().any(|update| takes(update_keys(model, update, line)));
             (key == "committee_prior" || MODELS.iter().any(takes)) && works(key, line)
         };
         assert!(read, "[{section}] {line}: no family or update reads this");

@@ -2,11 +2,11 @@
 
 use dp_pvi_accounting::Gdp;
 use dp_pvi_accounting::{ClipNorm, Epsilon, NoiseMultiplier};
-use dp_pvi_posterior::clipping::adaptive::{next_bound, split_noise};
-use dp_pvi_posterior::clipping::metric::{clip, clip_blocks, joint_norm};
+use dp_pvi_math::quadrature::logit_moments;
+use dp_pvi_math::simplex;
 use dp_pvi_posterior::methods::noise_aware;
-use dp_pvi_posterior::numerics::quadrature::logit_moments;
-use dp_pvi_posterior::numerics::simplex;
+use dp_pvi_privacy::clipping::adaptive::{next_bound, split_noise};
+use dp_pvi_privacy::clipping::metric::{clip, clip_blocks, joint_norm};
 
 use super::read::{CLOSED_FORM, Node, Outcome, message};
 

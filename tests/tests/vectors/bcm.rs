@@ -1,7 +1,7 @@
 //! `bcm`: every site fits alone to its own prior, and the fits are multiplied.
 
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_posterior::methods::PviRule;
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 
 use super::federation::{Problem, natural_equals};
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome};

@@ -1,10 +1,10 @@
 //! `client_level_tied` and `client_level_private_clean`: whole sites are clipped, in the stored coordinates (h, Λ).
 
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::clipping::metric::ClipMetric;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_posterior::methods::{Coding, PviRule};
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{FactorState, ShardMethod, UpdateSpec};
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 
 use super::federation::natural_equals;
 use super::linreg;

@@ -1,12 +1,12 @@
 //! `ep`: fixed points of expectation propagation and of its shared-factor form, and the derivatives of one-dimensional normalisers.
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::capabilities::tilted::{MomentMatching, PredictorMatching, rank_one};
 use dp_pvi_inference::methods::propagation::{Factors, Shared};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::logistic_regression::LogisticRegression;
-use dp_pvi_posterior::models::predictor::TiltedPredictor;
-use dp_pvi_posterior::models::probit_regression::ProbitRegression;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_models::logistic_regression::LogisticRegression;
+use dp_pvi_models::predictor::TiltedPredictor;
+use dp_pvi_models::probit_regression::ProbitRegression;
 
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
 

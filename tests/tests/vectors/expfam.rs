@@ -1,10 +1,14 @@
 //! `expfam`: conversions and divergences.
 
-use dp_pvi_expfam::dirichlet::{self, Dirichlet};
-use dp_pvi_expfam::gamma::{self, Gamma};
-use dp_pvi_expfam::gaussian::diagonal::{self, Diagonal};
-use dp_pvi_expfam::gaussian::full::{self, Full, svec};
-use dp_pvi_expfam::{Distribution, ExponentialFamily};
+use dp_pvi_math::expfam::dirichlet;
+use dp_pvi_math::expfam::dirichlet::Dirichlet;
+use dp_pvi_math::expfam::gamma;
+use dp_pvi_math::expfam::gamma::Gamma;
+use dp_pvi_math::expfam::gaussian::diagonal;
+use dp_pvi_math::expfam::gaussian::diagonal::Diagonal;
+use dp_pvi_math::expfam::gaussian::full;
+use dp_pvi_math::expfam::gaussian::full::{Full, svec};
+use dp_pvi_math::expfam::{Distribution, ExponentialFamily};
 use nalgebra::{DMatrix, DVector};
 
 use super::read::{CLOSED_FORM, Node, Outcome, message};

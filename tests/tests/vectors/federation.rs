@@ -1,13 +1,13 @@
 //! A federation without wire and without noise: the engine's local optimum at the sites, the server's rule between them.
 
-use dp_pvi_expfam::Factor;
-use dp_pvi_expfam::any::{Family, Gaussian};
 use dp_pvi_inference::models;
 use dp_pvi_inference::records::{RecordTable, RecordView};
+use dp_pvi_math::expfam::Factor;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_posterior::methods::PviRule;
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
-use dp_pvi_posterior::schema::public::Extra;
 use dp_pvi_posterior::task::ModelSpec;
+use dp_pvi_schema::public::Extra;
 
 use super::read::{Node, Outcome, message};
 
@@ -179,7 +179,7 @@ pub(crate) fn natural_equals(node: &Node<'_>, family: Family, natural: &[f64], t
     match family {
         Family::DiagonalGaussian { .. } => node.key_equals("prec", precision, tolerance),
         Family::FullGaussian { dimension } => {
-            node.key_equals("prec", dp_pvi_expfam::gaussian::full::unsvec(precision, dimension).as_slice(), tolerance)
+            node.key_equals("prec", dp_pvi_math::expfam::gaussian::full::unsvec(precision, dimension).as_slice(), tolerance)
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `lda`: the converged E-step of every document, statistics and bounds. The file stores topic by topic, the engine word by word.
 
-use dp_pvi_posterior::models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
-use dp_pvi_posterior::models::latent_dirichlet::perplexity::{HeldOut, held_out};
-use dp_pvi_posterior::models::latent_dirichlet::{Shape, Topics};
+use dp_pvi_models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
+use dp_pvi_models::latent_dirichlet::perplexity::{HeldOut, held_out};
+use dp_pvi_models::latent_dirichlet::{Shape, Topics};
 
 use super::read::{FIXED_POINT, Node, Outcome, message};
 

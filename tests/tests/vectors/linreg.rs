@@ -1,7 +1,7 @@
 //! `linreg`: where everything is known in closed form.
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_posterior::models::linear_regression;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_models::linear_regression;
 use dp_pvi_posterior::task::ModelSpec;
 
 use super::federation::{Federation, Problem, factors_equal, natural_equals};
@@ -24,7 +24,7 @@ pub(crate) fn problem(root: &Node<'_>, family: fn(usize) -> Family) -> Result<Pr
         Family::DiagonalGaussian { .. } => h.chain(precision.iter().copied()).collect(),
         Family::FullGaussian { .. } => {
             let matrix = nalgebra::DMatrix::from_diagonal(&nalgebra::DVector::from_column_slice(&precision));
-            h.chain(dp_pvi_expfam::gaussian::full::svec(&matrix)).collect()
+            h.chain(dp_pvi_math::expfam::gaussian::full::svec(&matrix)).collect()
         }
     };
     Ok(problem)

@@ -1,7 +1,6 @@
 //! `logreg`: optima, and everything at one point.
 
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::capabilities::glm::project;
 use dp_pvi_inference::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::methods::Job;
@@ -9,12 +8,13 @@ use dp_pvi_inference::methods::natural_gradient::Terms;
 use dp_pvi_inference::methods::shards::Fit;
 use dp_pvi_inference::models::{self};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::clipping::metric::ClipMetric;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::quadrature::logit_moments;
+use dp_pvi_models::logistic_regression;
 use dp_pvi_posterior::methods::{Arrived, Coding};
-use dp_pvi_posterior::models::logistic_regression;
-use dp_pvi_posterior::numerics::quadrature::logit_moments;
 use dp_pvi_posterior::task::{FactorState, ModelSpec, NaturalGradientSpec, Preconditioner, ShardMethod, UpdateSpec};
 use dp_pvi_privacy::SiteState;
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 use dp_pvi_privacy::mechanism::Term;
 
 use super::federation::{Problem, factors_equal, natural_equals, table};

@@ -3,7 +3,7 @@
 use dp_pvi_inference::methods::propagation::{Factors, Shared};
 use dp_pvi_inference::models::gaussian_mixture::{GaussianMixture, MixtureSites};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::gaussian_mixture::{Components, Covariance, MixtureShape};
+use dp_pvi_models::gaussian_mixture::{Components, Covariance, MixtureShape};
 
 use super::read::{CLOSED_FORM, FIXED_POINT, Node, Outcome, message};
 

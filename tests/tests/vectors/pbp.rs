@@ -3,8 +3,8 @@
 use dp_pvi_inference::capabilities::tilted::{Scratch, Sites};
 use dp_pvi_inference::models::pbp_network::NetworkSites;
 use dp_pvi_inference::records::RecordView;
-use dp_pvi_posterior::models::pbp_network::noise::log_normalisers;
-use dp_pvi_posterior::models::pbp_network::{Activations, Network, Posterior, Site, refine_site};
+use dp_pvi_models::pbp_network::noise::log_normalisers;
+use dp_pvi_models::pbp_network::{Activations, Network, Posterior, Site, refine_site};
 
 use super::read::{FIXED_POINT, Node, Outcome, message};
 

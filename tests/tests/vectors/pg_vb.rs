@@ -1,9 +1,9 @@
 //! `pg_vb`: variational Bayes with Pólya–Gamma augmentation on the data and prior of `logreg`.
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_inference::capabilities::statistics::polya_gamma::{Blocks, LogisticStatistics, total_bound};
 use dp_pvi_inference::capabilities::statistics::total;
-use dp_pvi_posterior::numerics::polya_gamma::{m_step, mean};
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::polya_gamma::{m_step, mean};
 
 use super::federation::table;
 use super::read::{FIXED_POINT, Node, Outcome, message};

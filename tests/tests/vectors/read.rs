@@ -69,6 +69,10 @@ impl<'a> Node<'a> {
         self.value.as_str().map_or_else(|| self.fail("not a text"), Ok)
     }
 
+    pub(crate) fn is_null(&self) -> bool {
+        self.value.is_null()
+    }
+
     pub(crate) fn flag(&self) -> Result<bool, String> {
         self.value.as_bool().map_or_else(|| self.fail("not true or false"), Ok)
     }

@@ -1,8 +1,8 @@
 //! `sbn`: E-step of one image by a sigmoid belief network.
 
-use dp_pvi_expfam::gaussian::full::svec;
-use dp_pvi_posterior::models::sigmoid_belief::hidden::{Batch, Prepared};
-use dp_pvi_posterior::models::sigmoid_belief::{Network, Shape};
+use dp_pvi_math::expfam::gaussian::full::svec;
+use dp_pvi_models::sigmoid_belief::hidden::{Batch, Prepared};
+use dp_pvi_models::sigmoid_belief::{Network, Shape};
 use nalgebra::{DMatrix, DVector};
 
 use super::read::{FIXED_POINT, Node, Outcome, message};

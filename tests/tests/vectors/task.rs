@@ -1,12 +1,12 @@
 //! Tasks without a schema: what a site and a rule need to know, for data that no schema describes.
 
 use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier, PrivacyUnit, Relation};
-use dp_pvi_expfam::any::Family;
-use dp_pvi_posterior::clipping::metric::ClipMetric;
+use dp_pvi_math::expfam::any::Family;
 use dp_pvi_posterior::task::{
     Approximation, ENGINE, FactorState, ModelSpec, PriorSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, Trust,
     UpdateSpec,
 };
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 
 use super::read::message;
 

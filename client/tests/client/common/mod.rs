@@ -7,11 +7,12 @@ use std::process::{Command, Output};
 use dp_pvi_accounting::{Delta, DpEvent, Epsilon};
 use dp_pvi_client::config::Config;
 use dp_pvi_client::keys::make_request;
+use dp_pvi_names::{ClientId, Hash, Payload, PayloadKind, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::{Attachment, Budget, ChargeStore, Claim};
 use dp_pvi_privacy::mechanism::release_non_private;
-use dp_pvi_privacy::{Argument, ClientId, Hash, Ledger, Payload, PayloadKind, Pending, ReleaseId, RunId, UnitTable, Units};
-use dp_pvi_proto::identity::{generate_identity, public_identity_to_pem};
+use dp_pvi_privacy::{Argument, Ledger, Pending, UnitTable, Units};
+use dp_pvi_programs::identity::{generate_identity, public_identity_to_pem};
 use dp_pvi_protocol::message::{Role, Signed, Update, payload_hash};
 use ed25519_dalek::SigningKey;
 use rcgen::{

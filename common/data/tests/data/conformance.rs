@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_data::types::{CellType, page};
 use dp_pvi_data::{DataError, load_for_run};
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_schema::Schema;
 
 const SCHEMA: &str = r#"

@@ -120,7 +120,7 @@ fn a_file_whose_records_another_one_has_is_refused_where_this_is_no_chance() {
         let row = |id: u32| format!("{},{}.{id},{},later\n", id + shift, id % 7, id % 2);
         write(&folder, name, std::iter::once("id,x,y,when\n".to_owned()).chain(ids.map(row)).collect::<String>())
     };
-    refused(&[with("c.csv", 0..60, 0), with("d.csv", 0..60, 1000)], inside);
+    refused(&[with("c.csv", 0..60, 0), with("d.csv", 0..70, 1000)], inside);
     // Few values: that all of one file's records are in another one is what chance makes.
     let few = |name: &str, rows: u32| {
         let row = |id: u32| format!("{},{}\n", id % 4, id % 2);
@@ -146,6 +146,27 @@ fn records_that_two_files_have_are_shown_with_their_number() {
     let text =
         inspect(&schema(), &[write(&folder, "a.csv", with_ids(0..9)), write(&folder, "b.csv", with_ids(8..12))]).unwrap().to_string();
     assert!(text.contains("1 of 4 records of file 2 are also in file 1"), "{text}");
+}
+
+/// An export with another text for a missing value, or with a column of row numbers, is a copy, although few of its records differ.
+#[test]
+fn a_copy_that_the_schema_reads_alike_is_refused_where_chance_cannot_make_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |header: &str, row: &dyn Fn(usize) -> String, records: usize| header.to_owned() + &(0..records).map(row).collect::<String>();
+    let plain = rows("x,y\n", &|n| format!("{},{}\n", n % 7, n % 2), 400);
+    let numbered = rows("n,x,y\n", &|n| format!("{n},{},{}\n", n % 7, n % 2), 400);
+    let files = |other: &str| [write(&folder, "a.csv", &plain), write(&folder, "b.csv", other)];
+    refused(&files(&numbered), |error| matches!(error, DataError::SameContent { .. }));
+    // One record less is shown, and so are few records that are alike.
+    let shown = |files: &[PathBuf]| {
+        load_for_run(&schema(), files, &[1; 32]).unwrap();
+        inspect(&schema(), files).unwrap().shared.iter().map(|shared| (shared.records, shared.of)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&files(&rows("n,x,y\n", &|n| format!("{n},{},{}\n", n % 7, n % 2), 399))), [(399, 399)]);
+    let few = [write(&folder, "c.csv", FIRST), write(&folder, "d.csv", "n,x,y\n1,1,0\n2,2,1\n3,3,0\n")];
+    assert_eq!(shown(&few), [(3, 3)]);
+    // Another year's records are no copy.
+    assert_eq!(shown(&files(&rows("n,x,y\n", &|n| format!("{n},{},{}\n", n % 7, n % 3 % 2), 400))), []);
 }
 
 /// Two months with one patient each may be alike: the site is told, and runs.

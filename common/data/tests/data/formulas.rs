@@ -1,8 +1,8 @@
 //! Rows that a formula makes of files: fills, indicators, dropped records, persons, and the fingerprint of what was read.
 
-use dp_pvi_data::{load_for_formula, load_for_prediction, load_for_run, load_public};
+use dp_pvi_data::{PublicCells, load_for_prediction, load_for_run, load_public, load_to_disk};
 use dp_pvi_records::RecordTable;
-use dp_pvi_schema::Schema;
+use dp_pvi_schema::{ColumnKind, Schema};
 use std::path::PathBuf;
 
 const SCHEMA: &str = r#"
@@ -83,13 +83,105 @@ fn cells_become_the_rows_of_the_formula() {
 
 #[test]
 fn one_data_set_has_one_fingerprint_whatever_is_asked_of_it() {
-    let plain = Schema::parse(SCHEMA).unwrap();
+    let (plain, asked) = (Schema::parse(SCHEMA).unwrap(), by_formula(SCHEMA));
     let (_folder, files) = file(ROWS);
     let read = load_for_run(&plain, &files, &[1; 32]).unwrap();
-    let made = load_for_formula(&plain, &by_formula(SCHEMA), Some(5), &files, &[1; 32]).unwrap();
-    assert_eq!(read.fingerprint, made.fingerprint);
+    assert_eq!(read.fingerprint, load_for_run(&asked, &files, &[1; 32]).unwrap().fingerprint);
+    assert_eq!(read.fingerprint, load_to_disk(&plain, &files, &[1; 32], tempfile::tempfile().unwrap()).unwrap().fingerprint);
     let (_other_folder, others) = file(&ROWS.replace("75,1,b", "76,1,b"));
-    assert_ne!(load_for_formula(&plain, &by_formula(SCHEMA), Some(5), &others, &[1; 32]).unwrap().fingerprint, read.fingerprint);
+    assert_ne!(load_for_run(&asked, &others, &[1; 32]).unwrap().fingerprint, read.fingerprint);
+}
+
+/// Files are read once, into cells: rows that are made of these are those that are made while reading.
+#[test]
+fn rows_of_cells_are_those_of_the_files() {
+    const OF_PERSONS: &str = "patient,age,days,ward,smoker,died\n1,50,10,a,no,no\n2,,1,,no,yes\n1,500,100,b,yes,no\n";
+    for (head, text) in [("", ROWS), ("unit_column = \"patient\"\n", OF_PERSONS)] {
+        let (_folder, files) = file(text);
+        let text = format!("{head}{SCHEMA}");
+        let asked = |formula: &str| Schema::parse(&text).unwrap().with_formula(formula, &[]).unwrap();
+        let cells = PublicCells::load(&Schema::parse(&text).unwrap(), &files, None).unwrap();
+        for formula in ["died ~ .", FORMULA] {
+            let read = load_public(&asked(formula), &files, None).unwrap().into_inner();
+            assert_eq!(rows(&read), rows(cells.rows(&asked(formula)).unwrap().get()), "{formula}");
+        }
+    }
+}
+
+const CODED: &str = r#"
+version = 2
+[label]
+column = "died"
+kind = "binary"
+positive = ["yes"]
+[[columns]]
+name = "far"
+kind = "number"
+lower = 10
+upper = 20
+centre = 3
+scale = 7
+missing = "centre"
+[[columns]]
+name = "ward"
+kind = "category"
+coding = "full"
+values = ["a", "b", "c"]
+missing = "zero"
+[[columns]]
+name = "cost"
+kind = "number"
+lower = 0
+upper = 1000
+transform = "log1p"
+centre = 1.1
+scale = 0.3
+missing = { fill = 5 }
+[[columns]]
+name = "level"
+kind = "category"
+coding = "sum"
+values = ["x", "y", "z"]
+[[columns]]
+name = "site"
+kind = "ignored"
+[[columns]]
+name = "sex"
+kind = "category"
+values = ["f", "m"]
+reference = "m"
+[[columns]]
+name = "smoker"
+kind = "boolean"
+missing = "zero"
+"#;
+const CODED_ROWS: &str = "far,ward,cost,level,site,sex,smoker,died\n12.5,a,17,x,1,f,1,yes\n,,,z,2,m,,no\n99,c,1e6,y,3,m,0,no\n";
+
+/// `~ .`: the columns in the schema's order, each as the schema codes it, and the intercept last. To the bit.
+#[test]
+fn all_columns_stand_as_the_schema_codes_them() {
+    let schema = Schema::parse(CODED).unwrap().with_formula("died ~ .", &[]).unwrap();
+    assert_eq!(
+        schema.coefficient_names(),
+        ["far", "ward=a", "ward=b", "ward=c", "cost", "level=x vs mean", "level=y vs mean", "sex=f", "smoker", "(intercept)"]
+    );
+    assert_eq!((schema.intercept(), schema.max_nonzeros(), schema.widths()), (Some(9), 8, vec![1, 3, 1, 2, 1, 1, 1]));
+    let ColumnKind::Number(rule) = schema.columns()[2].kind else { panic!("a number") };
+    let (far, cost) = (|value: f64| (value - 3.0) / 7.0, |value: f64| rule.encode(value));
+    // Its largest entries: 17/7, one of three, log1p(1000), two of the last level, and three ones.
+    let longest = (far(20.0).powi(2) + cost(1000.0).powi(2) + 6.0).sqrt();
+    assert!((schema.worst_case_norm() / longest - 1.0).abs() < 1e-11 && schema.max_abs_entry() == cost(1000.0));
+    let (_folder, files) = file(CODED_ROWS);
+    let expected = [
+        vec![(0, far(12.5)), (1, 1.0), (4, cost(17.0)), (5, 1.0), (7, 1.0), (8, 1.0), (9, 1.0)],
+        // Nothing stands in for a number without a fill, also where its range does not hold the centre.
+        vec![(4, cost(5.0)), (5, -1.0), (6, -1.0), (9, 1.0)],
+        vec![(0, far(20.0)), (3, 1.0), (4, cost(1000.0)), (6, 1.0), (9, 1.0)],
+    ];
+    let found: Vec<_> = rows(load_public(&schema, &files, None).unwrap().get()).into_iter().map(|(row, _)| row).collect();
+    assert_eq!(found, expected);
+    let without = Schema::parse(CODED).unwrap().with_formula("died ~ 0 + .", &[]).unwrap();
+    assert_eq!((without.intercept(), without.dimension()), (None, 9));
 }
 
 /// All rows of one person stay together, with their offsets.

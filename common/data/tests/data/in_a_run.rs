@@ -4,7 +4,8 @@
 //! record, and every boundary.
 
 use dp_pvi_data::{Clue, DataError, LineProblem, RowProblem, inspect, load, load_for_prediction, load_for_run, load_public, load_to_disk};
-use dp_pvi_privacy::{Hash, UnitTable};
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::UnitTable;
 use dp_pvi_schema::Schema;
 use proptest::prelude::*;
 use std::io::Write;
@@ -70,7 +71,8 @@ fn fingerprint(schema: &Schema, bytes: impl AsRef<[u8]>) -> Hash {
     // Units on the disk are the same, whatever a record holds.
     let on_disk = load_to_disk(schema, &files, &[7; 32], tempfile::tempfile().unwrap()).unwrap();
     assert_eq!(on_disk.fingerprint, in_memory);
-    assert!(!on_disk.units.is_in_memory());
+    let made = on_disk.units(schema, None, Some(tempfile::tempfile().unwrap())).unwrap();
+    assert!(!made.units.is_in_memory());
     in_memory
 }
 

@@ -268,7 +268,7 @@ fn a_file_without_rows_is_empty_and_a_damaged_one_is_damaged() {
 }
 
 /// A table of ages, wards and labels, with ids that are numbers.
-fn small(ids: &[f64], ages: &[Option<f64>], wards: &[&str]) -> dp_pvi_privacy::Hash {
+fn small(ids: &[f64], ages: &[Option<f64>], wards: &[&str]) -> dp_pvi_names::Hash {
     const MESSAGE: &str = "message cohort {
         REQUIRED DOUBLE patient;
         OPTIONAL DOUBLE age;

@@ -5,8 +5,8 @@
 //! w Σ f_i(a_i) − ½uᵀGu, which is concave: Newton steps (I + w diag(c) G)δ = w r − u with backtracking. The second set follows c, and both are
 //! repeated until nothing moves.
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_models::predictor::{Predictor, Statistics};
 use nalgebra::{DMatrix, DVector};
 

@@ -8,7 +8,7 @@
 //! * f, r and c of a record that has a weight are multiplied by it;
 //! * the contribution to the natural parameters is h = r x + c x∘x∘μ, Λ = c x∘x (c xxᵀ with full covariance).
 
-use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
 use dp_pvi_models::predictor::{Predicted, Predictor, Statistics};
 use dp_pvi_privacy::mechanism::Term;
 use nalgebra::{DMatrix, DVector};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
 use dp_pvi_models::many_rows::{Beliefs, ManyRows, Place, PseudoRows, Sparse, diagonal_covariance};
 use dp_pvi_privacy::mechanism::Term;
 use nalgebra::{DMatrix, DVector};

@@ -21,8 +21,8 @@ pub mod statistics;
 pub mod tilted;
 
 use dp_pvi_accounting::ClipNorm;
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_models::many_rows::ManyRows;
 use dp_pvi_models::predictor::Predictor;
 use dp_pvi_posterior::task::AdaptiveClipSpec;

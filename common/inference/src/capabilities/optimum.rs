@@ -1,8 +1,8 @@
 //! Maxima of the local bound of a linear predictor: a closed form, or natural-gradient ascent with backtracking.
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_models::predictor::{Predictor, Statistics};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
@@ -260,7 +260,7 @@ fn unchanged(old: &[f64], new: &[f64], tolerance: f64) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
 
     use super::{OfPredictor, ascend, fit_log_concave};
     use crate::capabilities::glm;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_models::predictor::{Predicted, Predictor, Shape};
 use dp_pvi_privacy::mechanism::{Summation, Summed, Term};
 

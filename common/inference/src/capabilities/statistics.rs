@@ -5,7 +5,7 @@
 //! local posterior that was kept from one round to the next would let one record's data into another's statistics.
 //!
 //! All statistics of a round are one vector, block after block, each block divided by its public scale
-//! ([`dp_pvi_posterior::clipping::blocks`]): they come from the same records and the same coins, so they are clipped, noised and accounted together.
+//! ([`dp_pvi_privacy::clipping::blocks`]): they come from the same records and the same coins, so they are clipped, noised and accounted together.
 //! What does not depend on n̄ is released in the first round only.
 //!
 //! # Privacy

@@ -7,11 +7,11 @@
 //! For likelihoods of a linear predictor z = xᵀθ everything follows from two derivatives of the one-dimensional normaliser
 //! Z(a, s²) = E p(y | z), z ~ N(a, s²): α = ∂ ln Z/∂a and β = −∂² ln Z/∂a². See [`TiltedPredictor`].
 
-use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::expfam::gaussian::full::{svec, triangle, unsvec};
+use dp_pvi_math::tilted::Tilted;
 use dp_pvi_models::pbp_network::Activations;
 use dp_pvi_models::predictor::TiltedPredictor;
-use dp_pvi_posterior::numerics::tilted::Tilted;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use dp_pvi_records::RecordView;

@@ -10,7 +10,7 @@
 //! λ is chosen by an adversary: it stays where it began, it is what the rule makes of world A's releases, it is random, and at the end of each
 //! path a small search looks for the λ that tells the worlds apart best.
 //!
-//! The rows come from the enums that `task.toml` is read into. [`UPDATES`] must have every kind of update; every row is tried with every state of a
+//! The rows come from the enums that `task.toml` is read into. The [catalogue](dp_pvi_catalogue) must have every kind of update; every row is tried with every state of a
 //! factor, unit, relation and trust, and runs wherever the resolver lets it. Options of the updates have rows of their own ([`options`]).
 
 mod options;
@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Epsilon, LatticePath, PrivacyUnit, Relation};
+use dp_pvi_catalogue::{Model, Named as _, Update, schema};
+use dp_pvi_names::{Hash, Payload};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{
     DpOptimisationSpec, FactorState, RawTask, ResolveContext, ResolvedTask, ShardMethod, SiteStateForm, Trust, UpdateKind, UpdateSpec,
@@ -28,11 +30,11 @@ use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Attachment, Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Hash, Ledger, Payload, Pending, SiteState, Units};
+use dp_pvi_privacy::{Ledger, Pending, SiteState, Units};
 use ed25519_dalek::SigningKey;
 use serde_json::{Value, json};
 
-use super::conformance::{MODELS, RawUnits, Records, UPDATES, intruders, schema, served, units};
+use super::conformance::{RawUnits, Records, intruders, model, models, units, updates};
 use super::dp_optimisation::{self, GradientSum, Iterate};
 use super::{Job, Local, bcm, run};
 use crate::InferenceError;
@@ -108,7 +110,7 @@ struct Sent {
 /// A payload as it goes to the server.
 enum Masked {
     Open(dp_pvi_privacy::Released<Payload>),
-    Under(dp_pvi_privacy::mechanism::Masked<dp_pvi_privacy::LatticeVector>),
+    Under(dp_pvi_privacy::mechanism::Masked<dp_pvi_names::LatticeVector>),
 }
 
 impl Sent {
@@ -171,7 +173,7 @@ fn is_sampled(event: &DpEvent) -> bool {
 /// Distance of two sums over what the event charges for one unit.
 fn share(task: &ResolvedTask, event: &DpEvent, a: &[i64], b: &[i64]) -> f64 {
     let noise = noise(event);
-    let factor = f64::from(task.privacy.relation.sensitivity_factor(noise.terms));
+    let factor = task.privacy.relation.sensitivity_factor(noise.terms);
     let charged = factor * (noise.bound_squared as f64).sqrt() + noise.excess as f64;
     assert_eq!((a.len(), b.len()), (noise.dimension as usize, noise.dimension as usize));
     // Masked words wrap around.
@@ -483,9 +485,9 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// The kind of a row of [`UPDATES`].
-fn kind_of(pvi: &str) -> UpdateKind {
-    kinds().into_iter().find(|kind| pvi.contains(&format!("update = \"{}\"", text(&json!(kind))))).unwrap()
+/// The kind of an update of the catalogue.
+fn kind_of(update: &Update) -> UpdateKind {
+    kinds().into_iter().find(|kind| text(&json!(kind)) == update.kind()).unwrap()
 }
 
 /// What a task names.
@@ -499,7 +501,7 @@ struct Named {
     trust: Trust,
 }
 
-fn resolve(model: &str, records: Records, pvi: &str, named: Named) -> Result<ResolvedTask, String> {
+fn resolve(model: &Model, pvi: &str, named: Named) -> Result<ResolvedTask, String> {
     register_guests();
     let Named { kind, state, unit, relation, trust } = named;
     let state = state.map_or_else(String::new, |state| format!("\nstate = \"{}\"", text(&json!(state))));
@@ -510,15 +512,15 @@ fn resolve(model: &str, records: Records, pvi: &str, named: Named) -> Result<Res
         "max_units = 1000000\n"
     };
     let task = format!(
-        "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}{state}\n[privacy]\nunit = \"{}\"\nadjacency = \"{}\"\n{epsilon}delta = 1e-5\n\
+        "[model]\n{}\n[schema]\nfile = \"s\"\n[pvi]\n{pvi}{state}\n[privacy]\nunit = \"{}\"\nadjacency = \"{}\"\n{epsilon}delta = 1e-5\n\
          trust = \"{}\"\n{aggregation}",
+        model.options(),
         text(&json!(unit)),
         text(&json!(relation)),
         text(&json!(trust))
     );
-    let person = if unit == PrivacyUnit::Person { "unit_column = \"who\"\n" } else { "" };
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 4 };
-    RawTask::parse(&task).map_err(|e| e.to_string())?.resolve(&format!("{person}{}", schema(records)), context).map_err(|e| e.to_string())
+    RawTask::parse(&task).map_err(|e| e.to_string())?.resolve(&schema(model.records, unit), context).map_err(|e| e.to_string())
 }
 
 /// Whether such a task is let through, and why not: the table beside which nothing is.
@@ -551,7 +553,7 @@ fn refusal(pvi: &str, records: Records, named: Named) -> Option<&'static str> {
 }
 
 /// One row for every pair of a model and an update that it serves, and everything that may be named beside it.
-fn rows() -> impl Iterator<Item = (String, &'static str, Records, &'static str, Named)> {
+fn rows() -> impl Iterator<Item = (String, &'static Model, String, Named)> {
     let all = |kind| {
         let of_factors = matches!(
             kind,
@@ -568,20 +570,26 @@ fn rows() -> impl Iterator<Item = (String, &'static str, Records, &'static str, 
         }
         all
     };
-    MODELS.iter().flat_map(move |(model, options, records)| {
-        let served = served(model);
-        let pairs = UPDATES.iter().filter(move |(update, pvi)| served.split("; ").any(|name| name == *update) && !pvi.contains("state ="));
+    models().flat_map(move |model| {
+        let pairs = updates().map(|update| (update, update.options(40)));
+        let pairs = pairs.filter(|(update, pvi)| model.is_served_by(update.name) && !pvi.contains("state ="));
         pairs.flat_map(move |(update, pvi)| {
-            all(kind_of(pvi)).into_iter().map(move |named| (format!("{update} of {model}, {named:?}"), *options, *records, *pvi, named))
+            let name = move |named: Named| (format!("{} of {}, {named:?}", update.name, model.name), model, pvi.clone(), named);
+            all(kind_of(update)).into_iter().map(name)
         })
     })
+}
+
+/// With as many visits as a private state needs.
+fn longer(pvi: &str) -> String {
+    pvi.lines().map(|line| if line.starts_with("rounds =") { PRIVATE_VISITS } else { line }).collect::<Vec<_>>().join("\n")
 }
 
 /// The registry of what a task may name is this suite's list of rows: nothing is accepted that does not run here.
 #[test]
 fn every_kind_of_update_has_a_row() {
     for kind in kinds() {
-        assert!(rows().any(|(.., named)| named.kind == kind), "{kind:?} has no row in UPDATES, or no model that it serves");
+        assert!(rows().any(|(.., named)| named.kind == kind), "{kind:?} has no entry in the catalogue, or no model that it serves");
     }
 }
 
@@ -599,15 +607,16 @@ fn no_unit_moves_a_sum_by_more_than_is_charged_however_long_the_state_was_carrie
 
 fn rows_move_within_what_is_charged(step: usize) {
     let (mut ran, mut largest): (BTreeMap<String, u32>, f64) = (BTreeMap::new(), 0.0);
-    for (name, model, records, pvi, named) in rows().step_by(step) {
-        let task = match (resolve(model, records, pvi, named), refusal(pvi, records, named)) {
+    for (name, model, pvi, named) in rows().step_by(step) {
+        let (pvi, records) = (pvi.as_str(), model.records);
+        let task = match (resolve(model, pvi, named), refusal(pvi, records, named)) {
             (Ok(task), None) => task,
             (Err(_), Some(_)) => continue,
             (Ok(_), Some(why)) => panic!("{name} is accepted, although {why}"),
             (Err(error), None) => panic!("{name} is refused: {error}"),
         };
         let task = match task.site_state() {
-            SiteStateForm::Private(_) => resolve(model, records, &pvi.replace("rounds = 3", PRIVATE_VISITS), named).unwrap(),
+            SiteStateForm::Private(_) => resolve(model, &longer(pvi), named).unwrap(),
             SiteStateForm::None | SiteStateForm::Public(_) => task,
         };
         if !task.update.is_private() {
@@ -642,7 +651,8 @@ fn rows_move_within_what_is_charged(step: usize) {
 #[test]
 fn a_private_factor_that_all_shards_share_is_found_out() {
     let pvi = "schedule = \"synchronous\"\nrounds = 10\ndamping = 1.0\nupdate = \"local-averaging\"\nshards = 8\nclip_norm = 1.0";
-    let (_, model, records) = MODELS.iter().find(|(name, ..)| *name == "linear").unwrap();
+    let model = model("linear-regression");
+    let records = model.records;
     for relation in relations() {
         let named = Named {
             kind: UpdateKind::LocalAveraging,
@@ -651,13 +661,13 @@ fn a_private_factor_that_all_shards_share_is_found_out() {
             relation,
             trust: Trust::Local,
         };
-        let tied = resolve(model, *records, pvi, named).unwrap();
-        assert!(worst(&tied, *records) <= 1.0 + 1e-12);
+        let tied = resolve(model, pvi, named).unwrap();
+        assert!(worst(&tied, records) <= 1.0 + 1e-12);
         let UpdateSpec::Shards(mut spec) = tied.update.clone() else { panic!("shards") };
         assert_eq!((spec.method, spec.state), (ShardMethod::LocalAveraging, FactorState::Tied));
         spec.state = FactorState::PrivateClean;
         let clean = ResolvedTask { update: UpdateSpec::Shards(spec), ..tied };
-        let found = worst(&clean, *records);
+        let found = worst(&clean, records);
         assert!(found > 1.2, "{relation:?}: the suite sees {found} times what is charged, and should see more");
     }
 }

@@ -1,25 +1,20 @@
-//! Methods: what a site computes in one visit, one room for every update, of the same name as its public half in `dp-pvi-posterior`.
+//! Methods: what a site computes in one visit. An update has a room of its name, like its public half in `dp-pvi-posterior`, or shares an engine's:
+//! `sep` and `ep` [propagation]; `parameter-perturbation`, `local-averaging`, `virtual-clients` and `client-level` [shards].
 //!
 //! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
-//! factor come out. To add an update, write a folder beside the ones that are here and add an arm to [`run`].
+//! factor come out. To add an update, write a folder beside the ones that are here, or use an engine's, and add an arm to [`run`].
 
 pub(crate) mod asked;
 mod bcm;
-mod client_level;
 mod dp_em;
 pub mod dp_optimisation;
-mod ep;
 mod global_vi;
-mod local_averaging;
 pub mod natural_gradient;
-mod parameter_perturbation;
 pub mod parts;
 pub mod propagation;
 mod pvi;
-mod sep;
 pub mod shards;
 pub mod vips;
-mod virtual_clients;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
@@ -32,9 +27,9 @@ mod conformance;
 mod tests;
 
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_expfam::Factor;
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
+use dp_pvi_math::expfam::Factor;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_posterior::task::{FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Message, ReleaseError};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, SiteState, StepPermit, Units};

@@ -88,9 +88,9 @@ fn of_update(job: &Job<'_>) -> Result<(SumMechanism, SumOfTerms), InferenceError
 #[cfg(test)]
 mod tests {
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
-    use dp_pvi_posterior::models::logistic_regression;
+    use dp_pvi_models::logistic_regression;
+    use dp_pvi_names::Hash;
     use dp_pvi_posterior::task::{Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ScheduleSpec};
-    use dp_pvi_privacy::Hash;
     use dp_pvi_privacy::parts::{Ask, Elsewhere, NoSum, SiteKey};
 
     use super::*;

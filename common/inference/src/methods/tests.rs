@@ -2,11 +2,12 @@
 //! declared sensitivity, and nothing depends on anything but its arguments.
 
 use dp_pvi_accounting::{DpEvent, Relation, Terms};
-use dp_pvi_posterior::models::{linear_regression, logistic_regression};
+use dp_pvi_models::{linear_regression, logistic_regression};
+use dp_pvi_names::{LatticeVector, Payload, ReleaseId};
 use dp_pvi_posterior::task::{Approximation, DpOptimisationSpec, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{LatticeVector, NoiseSource, Payload, Purpose, ReleaseId, SecureNoise, SiteState, Units};
+use dp_pvi_privacy::{NoiseSource, Purpose, SecureNoise, SiteState, Units};
 
 use super::dp_optimisation::GradientSum;
 use super::{Job, Local, Output, dp_optimisation, run};
@@ -169,7 +170,7 @@ fn without_noise(
 }
 
 fn squared_factor(relation: Relation) -> u128 {
-    u128::from(relation.sensitivity_factor(Terms::Units).pow(2))
+    u128::from(relation.squared_sensitivity_factor(Terms::Units))
 }
 
 fn distance_squared(a: &[i64], b: &[i64]) -> u128 {

@@ -93,7 +93,7 @@ pub fn from_spec(spec: &ModelSpec) -> Result<Box<dyn Model>, InferenceError> {
     match spec.rules().likelihood() {
         Likelihood::Predictor(predictor) => Ok(Box::new(PredictorModel(predictor))),
         Likelihood::Rows(rows) => Ok(Box::new(ManyRowsModel(rows))),
-        Likelihood::Own => {
+        Likelihood::Own(_) => {
             let room = ROOMS.find(spec.name());
             room.and_then(|room| (room.model)(spec)).ok_or_else(|| InferenceError::Model(spec.name()))
         }

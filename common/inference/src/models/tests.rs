@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 
 use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier, SamplingRate, Terms};
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::svec;
+use dp_pvi_math::quadrature::logit_moments;
 use dp_pvi_models::linear_regression::{self, LinearRegression};
 use dp_pvi_models::logistic_regression::LogisticRegression;
 use dp_pvi_models::predictor::{Lanes, Predicted, Predictor, Statistics};
-use dp_pvi_posterior::numerics::quadrature::logit_moments;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::{LatticeSum, ReleaseError, Summation, Summed, Term};
 use dp_pvi_privacy::{Argument, Units};

@@ -1,17 +1,18 @@
+use crate::personal::others::{Released, Way};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::observation::Precision;
+use dp_pvi_models::robust_regression::RobustRegression;
+use dp_pvi_models::{gaussian_mixture, linear_regression, logistic_regression};
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::models::robust_regression::RobustRegression;
-use dp_pvi_posterior::models::{gaussian_mixture, linear_regression, logistic_regression};
-use dp_pvi_posterior::numerics::observation::Precision;
+use dp_pvi_posterior::methods::noise_aware::{ClosedRound, Contribution, History, OwnNoise};
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{
     Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScaleWeights, ScheduleSpec, Trust, UpdateSpec,
 };
 use dp_pvi_privacy::SiteState;
-use dp_pvi_reading::noise_aware::{ClosedRound, Contribution, History, OwnNoise, of_run};
-use dp_pvi_reading::personal::{Released, Way};
 
 use super::{Known, Spread, exact_factor, fit, of_table};
 use crate::error::InferenceError;

@@ -3,7 +3,7 @@
 //! L = row(one record) − row(another). Of the records only the columns that differ are written, as `age=60` and `ward=surgery`: what is the same in
 //! both cancels. No record of anybody enters.
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 
 use super::Effect;
 use super::contrast::Contrast;
@@ -11,6 +11,7 @@ use super::formula;
 use super::list::Outcome;
 use crate::ModelSpec;
 use dp_pvi_schema::formula::{Cell, Design};
+use dp_pvi_schema::text::is_listed;
 use dp_pvi_schema::{Column, ColumnKind, Matching, Place, Schema};
 
 /// Why two records cannot be compared. Every message says what to write.
@@ -78,19 +79,12 @@ pub fn compare(
         return Err(CompareError::OneSided(column));
     }
     let mut contrast = Contrast::default();
-    match schema.design() {
-        None => {
-            of.iter().for_each(|set| set.add(&mut contrast, 1.0));
-            against.iter().for_each(|set| set.add(&mut contrast, -1.0));
-        }
-        Some(design) => {
-            refuse_what_depends(schema, design, &of, &against)?;
-            for (record, factor) in [(&of, 1.0), (&against, -1.0)] {
-                let mut cells = formula::reference_cells(schema, design);
-                record.iter().for_each(|set| cells[set.position] = set.cell());
-                formula::add_row(&mut contrast, design, &cells, factor);
-            }
-        }
+    let design = schema.design().ok_or_else(|| CompareError::NoEffects(model.to_string()))?;
+    refuse_what_depends(schema, design, &of, &against)?;
+    for (record, factor) in [(&of, 1.0), (&against, -1.0)] {
+        let mut cells = formula::reference_cells(schema, design);
+        record.iter().for_each(|set| cells[set.position] = set.cell());
+        formula::add_row(&mut contrast, design, &cells, factor);
     }
     if contrast.entries().0.is_empty() && contrast.constant == 0.0 {
         return Err(CompareError::Same);
@@ -145,15 +139,6 @@ enum Value {
 }
 
 impl Set<'_> {
-    fn add(&self, contrast: &mut Contrast, factor: f64) {
-        match (self.value, &self.column.kind) {
-            (Value::Level(level), ColumnKind::Category(rule)) => contrast.add_level(self.column, rule, level, factor),
-            (Value::Number(value), ColumnKind::Number(rule)) => contrast.add(self.column.offset, factor * rule.encode(value)),
-            (Value::Truth(true), _) => contrast.add(self.column.offset, factor),
-            _ => {}
-        }
-    }
-
     /// The cell that a formula sees.
     fn cell(&self) -> Cell {
         match self.value {
@@ -219,14 +204,15 @@ fn parsed(column: &Column, text: &str) -> Result<Value, String> {
         },
         ColumnKind::Category(rule) => {
             let same = |level: &&String| match rule.matching {
-                Matching::Text => level.as_str() == text,
+                Matching::Text => is_listed(level.as_bytes(), text.as_bytes()),
                 Matching::Number => matches!((level.parse::<f64>(), text.parse::<f64>()), (Ok(level), Ok(value)) if level == value),
             };
             let found = (0_u32..).zip(&rule.values).find(|(_, level)| same(level));
             found.map(|(level, _)| Value::Level(level)).ok_or_else(|| format!("is no level: write {}", listed(&rule.values)))
         }
         ColumnKind::Boolean(rule) => {
-            let is = |list: &[String]| list.iter().any(|value| value == text);
+            let is =
+                |list: &[String]| list.iter().any(|value| value.eq_ignore_ascii_case(text) || is_listed(value.as_bytes(), text.as_bytes()));
             match (is(&rule.true_values), is(&rule.false_values)) {
                 (true, _) => Ok(Value::Truth(true)),
                 (false, true) => Ok(Value::Truth(false)),
@@ -245,8 +231,8 @@ fn listed<'a>(values: impl IntoIterator<Item = &'a String>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-    use dp_pvi_expfam::gaussian::full;
+    use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+    use dp_pvi_math::expfam::gaussian::full;
     use nalgebra::{DMatrix, DVector};
 
     use super::{CompareError, compare};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dp_pvi_schema::CategoryRule;
 use dp_pvi_schema::coding::Coding;
-use dp_pvi_schema::{CategoryRule, Column};
 
 /// The level with which others are compared.
 pub(super) fn reference(rule: &CategoryRule) -> u32 {
@@ -33,11 +33,6 @@ impl Contrast {
     /// Adds to the weight of a coefficient.
     pub(super) fn add(&mut self, position: u32, weight: f64) {
         *self.weights.entry(position).or_insert(0.0) += weight;
-    }
-
-    /// Adds the entries of a level of a category, times a factor.
-    pub(super) fn add_level(&mut self, column: &Column, rule: &CategoryRule, level: u32, factor: f64) {
-        rule.entries(level).iter().for_each(|(position, value)| self.add(column.offset + position, factor * value));
     }
 
     /// The contrast and its constant times a factor.

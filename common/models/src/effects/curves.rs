@@ -1,6 +1,6 @@
 //! Partial-effect curves: what a formula's bent terms say of the linear predictor over the range of their column.
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 use dp_pvi_schema::formula::{Design, Record, RowSpace};
 use dp_pvi_schema::{ColumnKind, Schema};
 use serde::{Deserialize, Serialize};

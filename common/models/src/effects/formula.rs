@@ -1,7 +1,7 @@
 //! Effects where a formula makes the rows: differences of the rows of two records.
 
 use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace, Use};
-use dp_pvi_schema::{ColumnKind, Schema};
+use dp_pvi_schema::{ColumnKind, NumberRule, Schema, Transform};
 
 use super::contrast::{Contrast, reference};
 
@@ -54,6 +54,11 @@ pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Ve
         (format!("{}: {name} against {reference}", column.name), difference(design, &cells, position, to, from))
     };
     match (&column.kind, design.use_of(position)) {
+        (ColumnKind::Number(rule), Use::Coded { coefficient }) => {
+            let mut contrast = Contrast::default();
+            contrast.add(coefficient, rule.report_per / rule.scale);
+            vec![(per(&column.name, rule), contrast)]
+        }
         (ColumnKind::Number(rule), Use::Straight) => {
             let per = rule.report_per / (rule.upper - rule.lower);
             let contrast = difference(design, &cells, position, Cell::Number(rule.upper), Cell::Number(rule.lower));
@@ -74,10 +79,40 @@ pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Ve
     }
 }
 
-/// The predictor of the record that others are compared with; none without an intercept.
-pub(super) fn baseline(schema: &Schema, design: &Design) -> Option<(String, Contrast)> {
-    design.intercept()?;
-    let mut contrast = Contrast::default();
-    add_row(&mut contrast, design, &reference_cells(schema, design), 1.0);
-    Some(("intercept, numbers at their centres".into(), contrast))
+/// The step of a number, in words.
+fn per(column: &str, rule: &NumberRule) -> String {
+    match rule.transform {
+        Transform::Identity => format!("{column}, per {}", rule.report_per),
+        Transform::Log1p => format!("{column}, per {} of log(1 + {column})", rule.report_per),
+    }
+}
+
+/// The predictor of the record that others are compared with; none without an intercept. Where rows are the columns as the schema codes them, numbers are at their centres or at 0 of
+/// the file: one where these are the same.
+pub(super) fn baselines(schema: &Schema, design: &Design) -> Vec<(String, Contrast)> {
+    let Some(intercept) = design.intercept() else { return Vec::new() };
+    let mut at_centres = Contrast::default();
+    if !design.is_coded() {
+        add_row(&mut at_centres, design, &reference_cells(schema, design), 1.0);
+        return vec![("intercept, numbers at their centres".into(), at_centres)];
+    }
+    at_centres.add(intercept, 1.0);
+    let mut at_zero = Contrast::default();
+    for (position, column) in schema.columns().iter().enumerate() {
+        match (&column.kind, design.use_of(position)) {
+            (ColumnKind::Category(_), Use::Levels { .. }) => {
+                let cells = reference_cells(schema, design);
+                design.column_row(position, cells[position], |position, value| at_centres.add(position, value));
+            }
+            // Both transforms leave 0 where it is.
+            (ColumnKind::Number(rule), Use::Coded { coefficient }) => at_zero.add(coefficient, -rule.centre / rule.scale),
+            _ => {}
+        }
+    }
+    if at_zero.entries().0.is_empty() {
+        return vec![("intercept".into(), at_centres)];
+    }
+    let (positions, weights) = at_centres.entries();
+    positions.into_iter().zip(weights).for_each(|(position, weight)| at_zero.add(position, weight));
+    vec![("intercept, numbers at their centres".into(), at_centres), ("intercept, numbers at 0".into(), at_zero)]
 }

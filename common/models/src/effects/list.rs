@@ -1,13 +1,12 @@
 //! The effects of a schema: every number for so many units of the file, every level against the reference, yes against no, and the intercept.
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 
-use super::contrast::{Contrast, reference};
+use super::contrast::Contrast;
 use super::{Effect, Measure, formula};
 use crate::ModelSpec;
 use crate::PredictorScale;
-use dp_pvi_schema::formula::Design;
-use dp_pvi_schema::{Column, ColumnKind, LabelKind, NumberRule, Schema, Transform};
+use dp_pvi_schema::{Column, LabelKind, Schema, Transform};
 
 /// The effects of all columns in their order, then the intercept: at the schema's centres, and at 0 of every number. None where the model's
 /// coefficients are no effects.
@@ -75,49 +74,8 @@ struct Listed {
 
 fn listed(model: &ModelSpec, schema: &Schema) -> Vec<Listed> {
     let Some(outcome) = Outcome::of(model, schema) else { return Vec::new() };
-    if let Some(design) = schema.design() {
-        return by_formula(&outcome, schema, design);
-    }
-    let mut list = Vec::new();
-    for column in schema.columns() {
-        let mut put = |name: String, contrast: Contrast| {
-            list.push(Listed {
-                name,
-                column: Some(column.name.clone()),
-                measure: outcome.comparison,
-                contrast: outcome.difference(contrast),
-            });
-        };
-        match &column.kind {
-            ColumnKind::Number(rule) => {
-                let mut contrast = Contrast::default();
-                contrast.add(column.offset, rule.report_per / rule.scale);
-                put(per(&column.name, rule), contrast);
-            }
-            ColumnKind::Category(rule) => {
-                let reference = reference(rule);
-                for (level, text) in (0_u32..).zip(&rule.values).filter(|(level, _)| *level != reference) {
-                    let mut contrast = Contrast::default();
-                    contrast.add_level(column, rule, level, 1.0);
-                    contrast.add_level(column, rule, reference, -1.0);
-                    let against = rule.values.get(reference as usize).map_or("", String::as_str);
-                    put(format!("{}: {text} against {against}", column.name), contrast);
-                }
-            }
-            ColumnKind::Boolean(_) => {
-                let mut contrast = Contrast::default();
-                contrast.add(column.offset, 1.0);
-                put(format!("{}: yes against no", column.name), contrast);
-            }
-            ColumnKind::Ignored => {}
-        }
-    }
-    let baselines = baselines(schema).into_iter();
-    list.extend(baselines.map(|(name, contrast)| Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) }));
-    list
-}
-
-fn by_formula(outcome: &Outcome, schema: &Schema, design: &Design) -> Vec<Listed> {
+    let Some(design) = schema.design() else { return Vec::new() };
+    let outcome = &outcome;
     let of_column = |(position, column): (usize, &Column)| {
         let column = column.name.clone();
         let listed = move |(name, contrast): (String, Contrast)| Listed {
@@ -129,40 +87,9 @@ fn by_formula(outcome: &Outcome, schema: &Schema, design: &Design) -> Vec<Listed
         formula::of_column(schema, design, position).into_iter().map(listed)
     };
     let mut list: Vec<Listed> = schema.columns().iter().enumerate().flat_map(of_column).collect();
-    let baseline = formula::baseline(schema, design).into_iter();
-    list.extend(baseline.map(|(name, contrast)| Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) }));
+    let baselines = formula::baselines(schema, design).into_iter();
+    list.extend(baselines.map(|(name, contrast)| Listed { name, column: None, measure: outcome.level, contrast: outcome.value(contrast) }));
     list
-}
-
-/// The step of a number, in words.
-fn per(column: &str, rule: &NumberRule) -> String {
-    match rule.transform {
-        Transform::Identity => format!("{column}, per {}", rule.report_per),
-        Transform::Log1p => format!("{column}, per {} of log(1 + {column})", rule.report_per),
-    }
-}
-
-/// The intercept: categories at their reference, booleans no, numbers at their centres or at 0 of the file. One where these are the same.
-fn baselines(schema: &Schema) -> Vec<(String, Contrast)> {
-    let Some(intercept) = schema.intercept() else { return Vec::new() };
-    let mut at_centres = Contrast::default();
-    at_centres.add(intercept, 1.0);
-    for column in schema.columns() {
-        if let ColumnKind::Category(rule) = &column.kind {
-            at_centres.add_level(column, rule, reference(rule), 1.0);
-        }
-    }
-    let mut at_zero = at_centres.clone();
-    for column in schema.columns() {
-        if let ColumnKind::Number(rule) = &column.kind {
-            // Both transforms leave 0 where it is.
-            at_zero.add(column.offset, -rule.centre / rule.scale);
-        }
-    }
-    if at_zero.entries() == at_centres.entries() {
-        return vec![("intercept".into(), at_centres)];
-    }
-    vec![("intercept, numbers at their centres".into(), at_centres), ("intercept, numbers at 0".into(), at_zero)]
 }
 
 /// What a difference of two linear predictors is called; none where coefficients are no effects.
@@ -183,7 +110,7 @@ pub(super) struct Outcome {
 impl Outcome {
     pub(super) fn of(model: &ModelSpec, schema: &Schema) -> Option<Self> {
         let plain = |comparison, level| Self { comparison, level, centre: 0.0, scale: 1.0 };
-        Some(match model.rules().predictor_scale()? {
+        Some(match model.rules().response().scale? {
             PredictorScale::LogOdds => plain(Measure::OddsRatio, Measure::Odds),
             PredictorScale::LogRate => plain(Measure::RateRatio, Measure::Rate),
             PredictorScale::LogHazard => plain(Measure::HazardRatio, Measure::Hazard),

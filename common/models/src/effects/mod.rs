@@ -19,7 +19,7 @@ pub use curves::{Curve, CurvePoint, curves};
 pub use list::{agree, comparison, effects};
 pub use scales::{Member, ObservationScale, Place, Scale, scales};
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 use serde::{Deserialize, Serialize};
 
 use crate::prediction::{Interval, Level};

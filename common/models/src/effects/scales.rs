@@ -1,8 +1,8 @@
 //! Coefficients that share a scale, as they are read: τ with its interval, and every coefficient with what it was drawn towards 0 by.
 
-use dp_pvi_expfam::any::Standard;
-use dp_pvi_numerics::observation::Precision;
-use dp_pvi_numerics::scales::{Group, Spread, inverse_gamma_quantile};
+use dp_pvi_math::expfam::any::Standard;
+use dp_pvi_math::observation::Precision;
+use dp_pvi_math::scales::{Group, Spread, inverse_gamma_quantile};
 use serde::{Deserialize, Serialize};
 
 use crate::ModelSpec;
@@ -11,7 +11,7 @@ use crate::spec::Prior;
 use dp_pvi_schema::Schema;
 
 /// A scale τ: of how far sites differ, or how much a curve bends. What a noise-aware posterior knows of it comes with that posterior ([`Spread`]); otherwise τ² is
-/// inverse-gamma(a + K/2, b + S/2), see [`dp_pvi_numerics::scales`].
+/// inverse-gamma(a + K/2, b + S/2), see [`dp_pvi_math::scales`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full;
 use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 
 use super::{CompareError, Contrast, Effect, Measure, agree, compare, curves, effects};

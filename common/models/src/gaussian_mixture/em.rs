@@ -4,8 +4,8 @@
 //! ‖r‖ √(a² + b²‖x‖² + c²‖x‖⁴) ≤ √(a² + b²R² + c²R⁴) for ‖x‖ ≤ R. All three statistics are **one** release: a minibatch's coins and a full batch's
 //! budget are shared by them. What follows is post-processing.
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use super::Density;

@@ -21,9 +21,9 @@ mod tests;
 
 pub use task::GaussianMixture;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 /// What is assumed of a component's posterior covariance V_j.

@@ -3,17 +3,18 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::{Components, Density, MixtureShape};
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Example, Law, Outcome, Prediction, dense, most_likely};
+use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{MixtureForm, ModelOptions, ModelRules, TiltedForm};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use crate::{MixtureForm, ModelOptions, ModelRules, Own, TiltedForm};
 use dp_pvi_schema::Schema;
 
 /// Most components.
@@ -72,7 +73,16 @@ impl ModelRules for GaussianMixture {
     }
 
     fn likelihood(&self) -> Likelihood {
-        Likelihood::Own
+        Likelihood::Own(Own::Tilted(TiltedForm::Mixture(self.form())))
+    }
+
+    /// J means over all columns.
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::from_columns(features.saturating_mul(self.components))
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::of(ResponseKind::Row)
     }
 
     /// The row itself is what has a density.
@@ -81,20 +91,6 @@ impl ModelRules for GaussianMixture {
         let shape = MixtureShape::of_family(self.components as usize, family);
         let blocks: Vec<f64> = shape.positions().iter().map(|&position| natural[position]).collect();
         Ok(Arc::new(Density::predictive(&Components::from_natural(shape, &blocks)?, self.noise_sd * self.noise_sd)?))
-    }
-
-    /// J means over all columns.
-    fn parameters(&self, features: u32) -> u32 {
-        features.saturating_mul(self.components)
-    }
-
-    fn tilted(&self) -> Option<TiltedForm> {
-        Some(TiltedForm::Mixture(self.form()))
-    }
-
-    /// Sites may take precision away.
-    fn floor(&self) -> PrecisionFloor {
-        PrecisionFloor::General
     }
 }
 

@@ -1,5 +1,5 @@
-use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::expfam::gaussian::full::svec;
 use nalgebra::{DMatrix, DVector, dmatrix, dvector};
 use proptest::prelude::*;
 

@@ -9,7 +9,7 @@
 //! once, with far less noise than a sum of K cells has. Post-processing of released values: free.
 
 use super::Shape;
-use dp_pvi_numerics::normal;
+use dp_pvi_math::normal;
 
 /// Totals of words with the noise that is left on them.
 #[derive(Debug, Clone, Copy)]

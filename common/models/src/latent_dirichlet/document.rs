@@ -5,7 +5,7 @@
 //! γ_k = α + e_k Σ_v B_vk counts_v/(Bᵥᵀe). φ is never formed, a row of B is read once per sweep, and K digammas and exponentials are all
 //! that is not a product.
 
-use dp_pvi_expfam::special::{digamma, ln_gamma};
+use dp_pvi_math::expfam::special::{digamma, ln_gamma};
 
 use super::Topics;
 

@@ -20,8 +20,8 @@ mod tests;
 
 pub use task::LatentDirichletSpec;
 
-use dp_pvi_expfam::special::digamma;
-use dp_pvi_numerics::start::uniform;
+use dp_pvi_math::expfam::special::digamma;
+use dp_pvi_math::start::uniform;
 
 /// Smallest Dirichlet parameter. exp ψ(1/512) is 1e-223: products of two such weights, one of which is scaled to 1, stay above the
 /// smallest number, so that no word of a document loses all its topics to underflow.

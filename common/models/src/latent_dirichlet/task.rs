@@ -3,18 +3,19 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::Family;
 use serde::{Deserialize, Serialize};
 
 use super::document::{Document, DocumentLength, Sweeps};
 use super::{LdaError, Shape, Topics};
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Example, Law, Outcome, Prediction, most_likely};
+use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
-use crate::{ModelOptions, ModelRules, StatisticsForm};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use crate::{ModelOptions, ModelRules, Own, StatisticsForm};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 
@@ -86,7 +87,16 @@ impl ModelRules for LatentDirichletSpec {
     }
 
     fn likelihood(&self) -> Likelihood {
-        Likelihood::Own
+        Likelihood::Own(Own::Statistics(StatisticsForm::Documents(*self)))
+    }
+
+    /// β_kv, word by word. A single word's probability in a topic whose number is arbitrary means nothing by itself.
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::unnamed(self.topics.saturating_mul(features))
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::of(ResponseKind::Row)
     }
 
     /// Topics follow the posterior in the state of a run. A Gaussian over the probabilities of words is no topic model.
@@ -94,24 +104,6 @@ impl ModelRules for LatentDirichletSpec {
         let state = outcome.state.ok_or(InvalidParameters::Domain("a topic model predicts from the whole state of its run"))?;
         let topics = self.topics_of(*outcome.posterior.family(), state);
         Ok(Arc::new(topics.map_err(|_| InvalidParameters::Domain("the state holds no topics"))?))
-    }
-
-    /// β_kv, word by word.
-    fn parameters(&self, features: u32) -> u32 {
-        self.topics.saturating_mul(features)
-    }
-
-    /// A single word's probability in a topic whose number is arbitrary means nothing by itself.
-    fn names(&self, _schema: &Schema) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn statistics(&self) -> Option<StatisticsForm> {
-        Some(StatisticsForm::Documents(*self))
-    }
-
-    fn floor(&self) -> PrecisionFloor {
-        PrecisionFloor::General
     }
 }
 

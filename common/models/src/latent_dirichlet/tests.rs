@@ -7,7 +7,7 @@ use super::{LdaError, Shape, Topics, uniform};
 
 /// φ and γ as the formulas say, in logarithms and without any of the kernel's scalings.
 fn plain_e_step(topics: &Topics, indices: &[u32], counts: &[f64], sweeps: u32) -> (Vec<f64>, Vec<Vec<f64>>) {
-    use dp_pvi_expfam::special::digamma;
+    use dp_pvi_math::expfam::special::digamma;
     let (shape, k) = (topics.shape(), topics.shape().topics());
     let totals: Vec<f64> = (0..k).map(|t| topics.lambda().iter().skip(t).step_by(k).sum()).collect();
     let log_beta = |v: u32, t: usize| digamma(topics.lambda()[v as usize * k + t]) - digamma(totals[t]);

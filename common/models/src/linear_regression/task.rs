@@ -3,16 +3,18 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics};
+use crate::response::Response;
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelOptions, ModelRules, PredictorScale, StatisticsForm};
+use crate::{ModelOptions, ModelRules, StatisticsForm};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a linear regression.
@@ -54,25 +56,21 @@ impl ModelRules for LinearRegression {
         )
     }
 
-    /// With the noise that the run learned, where it did.
-    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
-        Ok(of_predictor(outcome, Normal { noise_sd: outcome.noise_sd.unwrap_or(self.noise_sd) }))
-    }
-
-    fn statistics(&self) -> Option<StatisticsForm> {
-        Some(StatisticsForm::LinearNoise { noise_sd: self.noise_sd })
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::Label)
-    }
-
     fn likelihood(&self) -> Likelihood {
         Likelihood::of(*self)
     }
 
-    fn outcome_sd(&self) -> f64 {
-        self.noise_sd
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_row(features)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::number(self.noise_sd)
+    }
+
+    /// With the noise that the run learned, where it did.
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Normal { noise_sd: outcome.noise_sd.unwrap_or(self.noise_sd) }))
     }
 }
 
@@ -95,6 +93,10 @@ impl Predictor for LinearRegression {
 
     fn shape(&self) -> Shape {
         Shape::Normal { precision: self.noise_sd.powi(-2) }
+    }
+
+    fn expected_statistics(&self) -> Option<StatisticsForm> {
+        Some(StatisticsForm::LinearNoise { noise_sd: self.noise_sd })
     }
 }
 

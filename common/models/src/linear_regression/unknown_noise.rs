@@ -4,11 +4,11 @@
 //! Σ xy, Σ xxᵀ and Σ y² say everything, and none depends on the posterior: they are released once, and the server iterates to the fixed
 //! point Λ = Λ0 + E τ S2, h = h0 + E τ s1, a = a0 + n/2, b = b0 + ½ (Σ y² − 2 μᵀs1 + tr S2(Σ + μμᵀ)).
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::{Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full::svec;
 
-use dp_pvi_numerics::polya_gamma::{Relevance, m_step};
+use dp_pvi_math::polya_gamma::{Relevance, m_step};
 
 /// Released sums over n records.
 #[derive(Debug, Clone, Copy)]
@@ -63,13 +63,13 @@ pub fn fit(prior: &Gaussian, precision: Relevance, sums: Sums<'_>) -> Result<(Ga
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use dp_pvi_expfam::any::{Family, Gaussian};
-    use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
     use nalgebra::{DMatrix, DVector};
 
     use super::{Sums, fit};
-    use dp_pvi_numerics::polya_gamma::Relevance;
-    use dp_pvi_numerics::start::uniform;
+    use dp_pvi_math::polya_gamma::Relevance;
+    use dp_pvi_math::start::uniform;
 
     /// Both blocks are stationary, the noise is found, and sums that only noise could make give a posterior all the same.
     #[test]

@@ -3,17 +3,19 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Lanes, Predictor, Shape, Statistics, TiltedPredictor};
+use crate::response::Response;
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges, StatisticsForm};
-use dp_pvi_numerics::quadrature::{log_sigmoid_expectation, sigmoid_moments, softplus};
-use dp_pvi_numerics::tilted::Tilted;
+use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges, StatisticsForm};
+use dp_pvi_math::quadrature::{log_sigmoid_expectation, sigmoid_moments, softplus};
+use dp_pvi_math::tilted::Tilted;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a logistic regression: none.
@@ -39,33 +41,25 @@ impl ModelRules for LogisticRegression {
         )
     }
 
-    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
-        Ok(of_predictor(outcome, Logit))
-    }
-
-    fn classes(&self) -> Option<u32> {
-        Some(2)
-    }
-
-    fn statistics(&self) -> Option<StatisticsForm> {
-        Some(StatisticsForm::PolyaGamma)
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::LogOdds)
-    }
-
     fn likelihood(&self) -> Likelihood {
         Likelihood::of(*self)
     }
 
-    fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
-        Some(PredictorBounds::logit())
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_row(features)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::classes(2)
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Logit))
     }
 
     /// |y − E σ| ≤ 1, so the gradient is at most R.
-    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
-        Some(ranges.row)
+    fn bounds(&self, ranges: Ranges) -> Bounds {
+        Bounds::of(ranges, PredictorBounds::logit()).with_gradient(ranges.row)
     }
 }
 
@@ -104,6 +98,10 @@ impl Predictor for LogisticRegression {
 
     fn tilted(&self) -> Option<Arc<dyn TiltedPredictor>> {
         Some(Arc::new(*self))
+    }
+
+    fn expected_statistics(&self) -> Option<StatisticsForm> {
+        Some(StatisticsForm::PolyaGamma)
     }
 }
 

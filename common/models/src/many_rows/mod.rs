@@ -8,11 +8,10 @@
 //!
 //! Natural gradients, DP optimisation, global VI and exact local optima are computed of these rows with no word of the model.
 //!
-//! To write such a model, implement [`ManyRows`] for its options and return it from [`ModelRules::likelihood`](crate::ModelRules::likelihood). Where d is not the
-//! number of columns, [`ModelRules`](crate::ModelRules) has `parameters` and `names`, too.
+//! To write such a model, implement [`ManyRows`] for its options and return it from [`ModelRules::likelihood`](crate::ModelRules::likelihood).
 
 use crate::predictor::Statistics;
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 use dp_pvi_schema::public::Example;
 
 /// A likelihood in which a record becomes several rows.
@@ -23,6 +22,9 @@ pub trait ManyRows: Send + Sync {
     /// Writes rows over `dimension` coordinates whose Σ c ρρᵀ is above that of [`Self::write`] wherever q is. r is not looked at. `bound` is the task's curvature
     /// bound, for models that have none of their own.
     fn write_bound(&self, record: Example<'_>, dimension: usize, bound: f64, rows: &mut PseudoRows);
+
+    /// Whether [`Self::write`] adds a record's offset to its linear predictor.
+    fn takes_offsets(&self) -> bool;
 
     /// Writes rows with curvatures of about the size that they have near an optimum: where an exact fit starts, and nothing else. Default: those at the start.
     fn write_typical(&self, record: Example<'_>, at: &Place<'_>, rows: &mut PseudoRows) {
@@ -255,8 +257,8 @@ pub(crate) mod testing;
 
 #[cfg(test)]
 mod tests {
-    use dp_pvi_expfam::any::{Family, Gaussian};
-    use dp_pvi_expfam::gaussian::full::svec;
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::gaussian::full::svec;
     use nalgebra::DMatrix;
 
     use super::{Beliefs, Cut, PseudoRows, Sparse};

@@ -1,7 +1,7 @@
 //! What the tests of models of many rows share.
 
-use dp_pvi_expfam::any::Standard;
-use dp_pvi_expfam::gaussian::full;
+use dp_pvi_math::expfam::any::Standard;
+use dp_pvi_math::expfam::gaussian::full;
 use dp_pvi_schema::public::Example;
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
@@ -90,11 +90,11 @@ pub(crate) fn check_bounds<M: ManyRows + ModelRules>(
     let d = mean.len();
     let row = x.iter().map(|x| x * x).sum::<f64>().sqrt().max(0.1);
     let entry = x.iter().fold(0.1, |largest: f64, x| largest.max(x.abs()));
-    let ranges = Ranges { row, label: 1.0 };
+    let bounds = model.bounds(Ranges { row, entry, label: 1.0, times: None });
     let record = Example { indices: &[0, 1, 2], values: x, target, offset: 0.0, extra: Default::default() };
     let (_, g, h) = blocks(model, record, &gaussian(mean, covariance), mean.as_slice());
     #[allow(clippy::unwrap_used)]
-    let (blocks, bounds) = (model.block_bounds(ranges, entry).unwrap(), model.predictor_bounds(ranges).unwrap());
+    let (blocks, bounds) = (bounds.blocks.unwrap(), bounds.predictor.unwrap());
     prop_assert!(g.norm() <= blocks.mean * slack, "{} {}", g.norm(), blocks.mean);
     prop_assert!(g.norm() <= bounds.residual * row * slack && blocks.mean <= bounds.residual * row * slack);
     prop_assert!(h.norm() <= blocks.precision_full * slack, "{} {}", h.norm(), blocks.precision_full);

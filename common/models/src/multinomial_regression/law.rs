@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 use nalgebra::{DMatrix, DVector};
 
 use super::MultinomialRegression;
 use crate::many_rows::{Beliefs, Sparse};
 use crate::prediction::{Example, Law, Prediction};
-use dp_pvi_numerics::softmax_mean::SoftmaxMean;
+use dp_pvi_math::softmax_mean::SoftmaxMean;
 
 /// What a posterior says of a row.
 #[derive(Debug)]

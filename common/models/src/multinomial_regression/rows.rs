@@ -6,7 +6,7 @@ use nalgebra::{DMatrix, DVector};
 use super::MultinomialRegression;
 use crate::many_rows::{ManyRows, Place, PseudoRows};
 use crate::predictor::Statistics;
-use dp_pvi_numerics::tilted_softmax::TiltedSoftmax;
+use dp_pvi_math::tilted_softmax::TiltedSoftmax;
 use dp_pvi_schema::public::Example;
 
 impl ManyRows for MultinomialRegression {
@@ -46,6 +46,10 @@ impl ManyRows for MultinomialRegression {
         }
         let all = (0..self.predictors()).flat_map(|class| shifted(record, class * width));
         rows.push_with(all, Statistics { residual: 0.0, curvature: -0.5 / f64::from(self.classes) });
+    }
+
+    fn takes_offsets(&self) -> bool {
+        false
     }
 }
 

@@ -3,15 +3,17 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::law::ClassLaw;
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome};
+use crate::response::Response;
+use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
-use crate::spec::{Prior, PriorSpec, TaskError};
-use crate::{BlockBounds, ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
+use crate::{BlockBounds, Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a multinomial regression.
@@ -57,44 +59,23 @@ impl ModelRules for MultinomialRegression {
         require(values.len() == self.classes as usize, "classes must be the number of values that the schema's label lists")
     }
 
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(*self)
+    }
+
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_classes(features, self.classes)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::classes(self.classes)
+    }
+
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         if !outcome.posterior.family().dimension().is_multiple_of(self.predictors() as usize) {
             return Err(InvalidParameters::Domain("not the coefficients of so many classes"));
         }
         Ok(Arc::new(ClassLaw::new(*self, Arc::clone(&outcome.posterior))))
-    }
-
-    /// Beyond what is possible it is the largest number, which is refused.
-    fn parameters(&self, features: u32) -> u32 {
-        self.predictors().saturating_mul(features)
-    }
-
-    /// That of a row, once for every class.
-    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
-        rows.repeated(self.predictors() as usize)
-    }
-
-    /// `class: name`, class by class.
-    fn names(&self, schema: &Schema) -> Vec<String> {
-        let (classes, names) = (self.classes_with_coefficients(schema), schema.coefficient_names());
-        classes.iter().flat_map(|class| names.iter().map(move |name| format!("{class}: {name}"))).collect()
-    }
-
-    fn classes_with_coefficients(&self, schema: &Schema) -> Vec<String> {
-        let LabelKind::Classes { values } = &schema.label().kind else { return Vec::new() };
-        values.iter().skip(1).cloned().collect()
-    }
-
-    fn classes(&self) -> Option<u32> {
-        Some(self.classes)
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::LogOdds)
-    }
-
-    fn likelihood(&self) -> Likelihood {
-        Likelihood::of_rows(*self)
     }
 
     /// Of the whole record: r̄R bounds its gradient, c̄R² its curvature and the matrix above all curvatures.
@@ -110,36 +91,29 @@ impl ModelRules for MultinomialRegression {
     /// The curvature is free up to k = √2: no eigenvalue of C is above ½, since its rows' sums of absolute values are at most 2p_k(1 − p_k), so that
     /// ‖C‖² ≤ ½ tr C ≤ ½(1 − s_2). As ‖r‖² = 1 − 2p_y + s_2, or s_2 for the reference, ‖r‖² + 2‖C‖² ≤ 2. The block of a mean field is the diagonal of C ⊗ xxᵀ, with
     /// ‖x∘x‖ in place of ‖x‖² ≥ ‖x∘x‖. With two classes C = |r|(1 − |r|), and k is that of a logit.
-    fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
+    ///
+    /// The blocks are bounded by themselves: ‖diag C‖² = Σ p_k²(1 − p_k)². No summand is above 1/16, so that two of them are at most 1/8. A summand is at most 4/27 of p_k,
+    /// since p(1 − p)² is largest at p = ⅓: any number of them is at most 4/27.
+    fn bounds(&self, ranges: Ranges) -> Bounds {
         let logit = PredictorBounds::logit();
-        if self.classes == 2 {
-            return Some(logit);
-        }
         let (others, classes) = (f64::from(self.predictors()) - 1.0, f64::from(self.classes));
         let above = 0.5 * (others + classes.powi(-2)).sqrt();
-        Some(PredictorBounds { residual: self.residual_bound(), curvature: above.max(0.5), free_curvature: Some(std::f64::consts::SQRT_2) })
-    }
-
-    /// The blocks themselves.
-    ///
-    /// # Privacy
-    /// ‖diag C‖² = Σ p_k²(1 − p_k)². No summand is above 1/16, so that two of them are at most 1/8. A summand is at most 4/27 of p_k, since p(1 − p)² is largest at p = ⅓:
-    /// any number of them is at most 4/27.
-    fn block_bounds(&self, ranges: Ranges, entry: f64) -> Option<BlockBounds> {
+        let residual = self.residual_bound();
+        let predictor = match self.classes {
+            2 => logit,
+            _ => PredictorBounds { residual, curvature: above.max(0.5), free_curvature: Some(std::f64::consts::SQRT_2) },
+        };
         let (full, diagonal) = match self.classes {
             2 => (0.25, 0.25),
             3 => (0.5, (1.0_f64 / 8.0).sqrt()),
             _ => (0.5, (4.0_f64 / 27.0).sqrt()),
         };
-        Some(BlockBounds {
-            mean: self.residual_bound() * ranges.row,
+        let blocks = BlockBounds {
+            mean: residual * ranges.row,
             precision_full: full * (ranges.row * ranges.row),
-            precision_mean_field: diagonal * (ranges.row * entry.min(ranges.row)),
-        })
-    }
-
-    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
-        Some(self.residual_bound() * ranges.row)
+            precision_mean_field: diagonal * (ranges.row * ranges.entry.min(ranges.row)),
+        };
+        Bounds { blocks: Some(blocks), ..Bounds::of(ranges, predictor) }.with_gradient(residual * ranges.row)
     }
 }
 
@@ -179,7 +153,7 @@ impl Display for MultinomialRegression {
 mod tests {
     use std::sync::Arc;
 
-    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
     use dp_pvi_schema::Schema;
     use nalgebra::{DMatrix, DVector};
     use proptest::prelude::*;
@@ -201,11 +175,14 @@ mod tests {
     #[test]
     fn a_class_is_in_the_names_of_its_coefficients() {
         let model = MultinomialRegression { classes: 3 };
-        assert_eq!(model.names(&schema(THREE)), ["late: a", "late: (intercept)", "early: a", "early: (intercept)"]);
-        assert_eq!((model.parameters(2), model.parameters(u32::MAX)), (4, u32::MAX));
+        assert_eq!(
+            ModelSpec::from(model).rules().names(&schema(THREE)),
+            ["late: a", "late: (intercept)", "early: a", "early: (intercept)"]
+        );
+        assert_eq!((model.parameters(2).count(), model.parameters(u32::MAX).count()), (4, u32::MAX));
         assert_eq!(ModelSpec::from(model).to_string(), "multinomial regression, 3 classes");
         let rows = Prior { mean: vec![0.5, -0.5], precision: vec![1.0, 4.0], groups: Vec::new() };
-        assert_eq!(model.prior(rows, PriorSpec { mean: 0.0, scale: 1.0 }).precision, [1.0, 4.0, 1.0, 4.0]);
+        assert_eq!(model.parameters(2).prior(rows, PriorSpec { mean: 0.0, scale: 1.0 }).precision, [1.0, 4.0, 1.0, 4.0]);
     }
 
     #[test]
@@ -260,7 +237,7 @@ mod tests {
     }
 
     proptest! {
-        /// What [`ModelRules::predictor_bounds`] and `block_bounds` promise, at any record and posterior.
+        /// What [`ModelRules::bounds`] promises, at any record and posterior.
         #[test]
         fn blocks_keep_to_their_public_bounds(
             ((x, mean, covariance), classes) in (2_u32..6).prop_flat_map(|classes| (record_and_posterior(3 * (classes as usize - 1)), Just(classes))),

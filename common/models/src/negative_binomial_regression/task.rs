@@ -3,18 +3,20 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, Scores, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics};
+use crate::response::Response;
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, require};
 use crate::spec::words::Short;
-use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
-use dp_pvi_numerics::count::negative_binomial;
-use dp_pvi_numerics::quadrature::{sigmoid_moments, softplus};
+use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges};
+use dp_pvi_math::count::negative_binomial;
+use dp_pvi_math::quadrature::{sigmoid_moments, softplus};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a negative binomial regression.
@@ -68,20 +70,20 @@ impl ModelRules for NegativeBinomialRegression {
         )
     }
 
-    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
-        Ok(of_predictor(outcome, Count { dispersion: self.dispersion }))
-    }
-
-    fn predicts_counts(&self) -> bool {
-        true
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::LogRate)
-    }
-
     fn likelihood(&self) -> Likelihood {
         Likelihood::of(*self)
+    }
+
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_row(features)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::count()
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Count { dispersion: self.dispersion }))
     }
 
     /// With M = max(`label`, φ): |r| ≤ M, 0 ≤ c ≤ (`label` + φ)/4.
@@ -92,16 +94,13 @@ impl ModelRules for NegativeBinomialRegression {
     ///
     /// The curvature is free up to k = φ₁^(5/2) M/(`label` + φ), φ₁ the golden ratio: with q the larger of B1 and 1 − B1, |r| ≤ Mq and kc ≤ φ₁^(5/2) M q(1 − q), so that
     /// r² + k²c² ≤ M² q² (1 + φ₁⁵(1 − q)²) ≤ M², as for a logit.
-    fn predictor_bounds(&self, ranges: Ranges) -> Option<PredictorBounds> {
+    fn bounds(&self, ranges: Ranges) -> Bounds {
         let residual = self.residual_bound(ranges);
         let total = ranges.label + self.dispersion;
         let logit = PredictorBounds::logit();
         let free_curvature = logit.free_curvature.map(|free| free * residual / total);
-        Some(PredictorBounds { residual, curvature: logit.curvature * total, free_curvature })
-    }
-
-    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
-        Some(self.residual_bound(ranges) * ranges.row)
+        Bounds::of(ranges, PredictorBounds { residual, curvature: logit.curvature * total, free_curvature })
+            .with_gradient(residual * ranges.row)
     }
 }
 
@@ -224,13 +223,13 @@ mod tests {
     }
 
     proptest! {
-        /// What [`ModelRules::predictor_bounds`] promises, at any predictor and count.
+        /// What [`ModelRules::bounds`] promises, at any predictor and count.
         #[test]
         fn residual_and_curvature_keep_to_their_public_bounds(
             mean in -40.0..40.0_f64, sd in 0.0..12.0_f64, dispersion in 0.01..200.0_f64, largest in 1.0..300.0_f64, share in 0.0..=1.0_f64,
         ) {
             let model = NegativeBinomialRegression { dispersion };
-            let bounds = model.predictor_bounds(Ranges { row: 1.0, label: largest }).unwrap();
+            let bounds = model.bounds(Ranges { row: 1.0, entry: 1.0, label: largest, times: None }).predictor.unwrap();
             for target in [0.0, share * largest, largest] {
                 let at = Predictor::statistics(&model, mean, sd * sd, target);
                 let slack = 1.0 + 1e-9;

@@ -28,13 +28,12 @@
 //! linear effect; by `update = "dp-optimisation"`. Gradients have no public bound: give a `clip_norm`.
 
 mod draws;
-mod matrix;
 mod output;
 mod predict;
 mod task;
 
+use dp_pvi_math::matrix::{Matrix, moments};
 pub use draws::{public_normals, standard_normals};
-pub use matrix::{Matrix, add_outer_products, add_scaled, combine, dot, moments};
 pub use output::Output;
 pub use predict::{Mixture, NetworkPrediction, NetworkPredictor};
 pub use task::{NetworkOutput, NeuralNetworkSpec};

@@ -1,6 +1,6 @@
 //! What the outputs of a network mean: E log p(y | outputs) for independent Gaussian outputs, and its derivatives.
 
-use dp_pvi_numerics::quadrature::{sigmoid_moments, softplus};
+use dp_pvi_math::quadrature::{sigmoid_moments, softplus};
 
 /// The likelihood of a target given the outputs.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,11 +1,11 @@
 //! The predictive distribution of a network.
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 
 use super::output::probabilities;
 use super::{Forward, Network, Output, PREDICTIVE_SEQUENCE, Weights, public_normals};
 use crate::prediction::{Example, Interval, Level, Prediction};
-use dp_pvi_numerics::quadrature::sigmoid_moments;
+use dp_pvi_math::quadrature::sigmoid_moments;
 
 /// Predicts from a mean-field posterior over the weights.
 #[derive(Debug, Clone, PartialEq)]

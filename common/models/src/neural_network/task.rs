@@ -3,17 +3,18 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
 use crate::neural_network::{InvalidShape, Network, NetworkPredictor, Output};
+use crate::parameters::Parameters;
 use crate::prediction::{Example, Law, Outcome, Prediction};
+use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{ModelOptions, ModelRules};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use crate::{ModelOptions, ModelRules, Own};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Numbers of a network.
@@ -144,8 +145,22 @@ impl ModelRules for NeuralNetworkSpec {
         }
     }
 
+    /// From the prior's scale a first fit fails: every layer adds its own noise to the next.
     fn likelihood(&self) -> Likelihood {
-        Likelihood::Own
+        Likelihood::Own(Own::Gradients { initial_log_scale: 0.05f64.ln() })
+    }
+
+    fn parameters(&self, features: u32) -> Parameters {
+        // A shape that is none has no parameter; `check` says what is wrong with it.
+        Parameters::unnamed(self.network(features as usize).ok().and_then(|network| u32::try_from(network.dimension()).ok()).unwrap_or(0))
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::of(match self.output {
+            NetworkOutput::Number { .. } => ResponseKind::Number,
+            NetworkOutput::Binary {} => ResponseKind::Classes(2),
+            NetworkOutput::Classes { count } => ResponseKind::Classes(count),
+        })
     }
 
     fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
@@ -155,31 +170,8 @@ impl ModelRules for NeuralNetworkSpec {
         Ok(Arc::new(NetworkPredictor::new(network, standard.mean(), &standard.variances(), PREDICTION_SAMPLES)?))
     }
 
-    fn parameters(&self, features: u32) -> u32 {
-        // A shape that is none has no parameter; `check` says what is wrong with it.
-        self.network(features as usize).ok().and_then(|network| u32::try_from(network.dimension()).ok()).unwrap_or(0)
-    }
-
-    fn names(&self, _schema: &Schema) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Not log-concave.
-    fn floor(&self) -> PrecisionFloor {
-        PrecisionFloor::General
-    }
-
     fn fit_start(&self, features: u32) -> Option<Vec<f64>> {
         self.network(features as usize).ok().map(|network| network.initial_mean())
-    }
-
-    fn is_batched(&self) -> bool {
-        true
-    }
-
-    /// From the prior's scale a first fit fails: every layer adds its own noise to the next.
-    fn initial_log_scale(&self, _prior_scale: f64) -> f64 {
-        0.05f64.ln()
     }
 }
 

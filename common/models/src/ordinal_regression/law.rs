@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 
 use super::OrdinalRegression;
 use super::rows::Thresholds;
 use crate::many_rows::Beliefs;
 use crate::prediction::{Example, Law, Prediction, Scores};
-use dp_pvi_numerics::quadrature::sigmoid_moments;
+use dp_pvi_math::quadrature::sigmoid_moments;
 
 /// What a posterior says of a row.
 #[derive(Debug)]

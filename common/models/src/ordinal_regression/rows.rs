@@ -3,7 +3,7 @@
 use super::OrdinalRegression;
 use crate::many_rows::{ManyRows, Place, PseudoRows};
 use crate::predictor::Statistics;
-use dp_pvi_numerics::quadrature::{sigmoid_moments, softplus};
+use dp_pvi_math::quadrature::{sigmoid_moments, softplus};
 use dp_pvi_schema::public::Example;
 
 impl ManyRows for OrdinalRegression {
@@ -33,6 +33,10 @@ impl ManyRows for OrdinalRegression {
 
     fn has_moving_rows(&self) -> bool {
         true
+    }
+
+    fn takes_offsets(&self) -> bool {
+        false
     }
 }
 

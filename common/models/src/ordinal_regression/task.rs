@@ -3,17 +3,19 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use super::law::OrderedLaw;
 use super::rows::Thresholds;
 use crate::likelihood::Likelihood;
+use crate::parameters::{OwnParameter, Parameters};
 use crate::prediction::{Law, Outcome};
+use crate::response::Response;
+use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::spec::{Prior, PriorSpec, TaskError};
-use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
+use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of an ordinal regression.
@@ -64,6 +66,10 @@ impl ModelRules for OrdinalRegression {
         require((3..=MAX_CLASSES).contains(&self.classes), "classes must lie between 3 and 100: two classes have a family of their own")?;
         require(self.threshold_mean.iter().all(|mean| mean.abs() <= 1e3), "threshold_mean must be two numbers between -1000 and 1000")?;
         require(self.threshold_scale.iter().all(|scale| positive(*scale)), "threshold_scale must be two numbers between 1e-30 and 1e30")?;
+        require(
+            self.threshold_mean[0].abs() <= 20.0 + 3.0 * self.threshold_scale[0],
+            "the first number of threshold_mean leaves one class hardly any probability: it is the log odds of the first class, 0 where half of the records are of it",
+        )?;
         let LabelKind::Classes { values } = &schema.label().kind else {
             return require(
                 false,
@@ -77,44 +83,28 @@ impl ModelRules for OrdinalRegression {
         )
     }
 
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(*self)
+    }
+
+    /// β, then κ.
+    fn parameters(&self, features: u32) -> Parameters {
+        let threshold = |j: u32| {
+            let (mean, scale) = self.prior_of(j);
+            OwnParameter { name: format!("threshold.{}", j + 1), mean, scale }
+        };
+        Parameters::between(Vec::new(), features, (0..self.thresholds()).map(threshold).collect(), false)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::classes(self.classes)
+    }
+
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         if outcome.posterior.family().dimension() < self.thresholds() as usize {
             return Err(InvalidParameters::Domain("not the coefficients of so many classes"));
         }
         Ok(Arc::new(OrderedLaw::new(*self, Arc::clone(&outcome.posterior))))
-    }
-
-    /// β, then κ.
-    fn parameters(&self, features: u32) -> u32 {
-        features.saturating_add(self.thresholds())
-    }
-
-    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
-        (0..self.thresholds()).fold(rows, |prior, j| {
-            let (mean, scale) = self.prior_of(j);
-            prior.and(mean, scale)
-        })
-    }
-
-    fn names(&self, schema: &Schema) -> Vec<String> {
-        let thresholds = (1..self.classes).map(|j| format!("threshold.{j}"));
-        schema.coefficient_names().into_iter().chain(thresholds).collect()
-    }
-
-    fn has_intercept(&self) -> bool {
-        false
-    }
-
-    fn classes(&self) -> Option<u32> {
-        Some(self.classes)
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::LogOdds)
-    }
-
-    fn likelihood(&self) -> Likelihood {
-        Likelihood::of_rows(*self)
     }
 
     /// Of the whole record: r̄R bounds its gradient, c̄R² its curvature and the matrix above all curvatures, under a mean field, too.
@@ -125,23 +115,16 @@ impl ModelRules for OrdinalRegression {
     /// * β has the gradient (ρ_w − ρ_u) x, of length at most R. κ_1 and every κ_i, i < j, have σ(m_i)(ρ_u − ρ_w), at most 1; κ_j has σ(m_j)ρ_u + ρ_gap ≤ 2. So
     ///   ‖g‖² ≤ R² + (J − 2) + 4 = R² + J + 2.
     /// * ‖H‖ ≤ ¼ Σ ‖row‖², the rows being of squared length R² + j, R² + j − 1 and 1 with 1 < j < J, or R² + 1, or R² + J − 1, so that
-    ///   ‖H‖ ≤ ¼(2(R² + J − 1) + 1). The diagonal of H is no longer than H.
-    fn predictor_bounds(&self, ranges: Ranges) -> Option<PredictorBounds> {
+    ///   ‖H‖ ≤ ¼(2(R² + J − 1) + 1). The diagonal of H is no longer than H: the bound of the curvature holds for the whole record, whatever its largest entry is.
+    fn bounds(&self, ranges: Ranges) -> Bounds {
         let (square, classes) = (ranges.row * ranges.row, f64::from(self.classes));
-        Some(PredictorBounds {
-            residual: (square + classes + 2.0).sqrt() / ranges.row,
+        let gradient = (square + classes + 2.0).sqrt();
+        let bounds = PredictorBounds {
+            residual: gradient / ranges.row,
             curvature: 0.25 * (2.0 * (square + classes - 1.0) + 1.0) / square,
             free_curvature: None,
-        })
-    }
-
-    /// The bound of the curvature holds for the whole record.
-    fn largest_entry(&self, ranges: Ranges, _entry: f64) -> f64 {
-        ranges.row
-    }
-
-    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
-        Some((ranges.row * ranges.row + f64::from(self.classes) + 2.0).sqrt())
+        };
+        Bounds::of(Ranges { entry: ranges.row, ..ranges }, bounds).with_gradient(gradient)
     }
 }
 
@@ -193,7 +176,7 @@ impl Display for OrdinalRegression {
 mod tests {
     use std::sync::Arc;
 
-    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
     use dp_pvi_schema::Schema;
     use nalgebra::{DMatrix, DVector};
     use proptest::prelude::*;
@@ -218,9 +201,9 @@ mod tests {
     #[test]
     fn thresholds_stand_behind_the_coefficients_and_have_priors_of_their_own() {
         let schema = schema("intercept = false\n", THREE);
-        assert_eq!(model(3).names(&schema), ["a", "threshold.1", "threshold.2"]);
+        assert_eq!(ModelSpec::from(model(3)).rules().names(&schema), ["a", "threshold.1", "threshold.2"]);
         let rows = Prior { mean: vec![0.3], precision: vec![4.0], groups: Vec::new() };
-        let prior = model(4).prior(rows, PriorSpec { mean: 0.3, scale: 0.5 });
+        let prior = model(4).parameters(1).prior(rows, PriorSpec { mean: 0.3, scale: 0.5 });
         assert_eq!((prior.mean, prior.precision), (vec![0.3, 0.0, 0.5, 0.5], vec![4.0, 0.16, 1.0, 1.0]));
         let words = "ordinal regression, 3 classes, thresholds with prior mean 0 and scale 2.5, steps 0.5 and 1";
         assert_eq!(ModelSpec::from(model(3)).to_string(), words);

@@ -28,9 +28,9 @@ pub use moments::{Activations, Slopes};
 pub use prior::{PriorFactors, Refined, Site, refine_site};
 pub use task::PbpNetwork;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::any::Standard;
-use dp_pvi_numerics::start::standard_normal;
+use crate::start::standard_normal;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::any::Standard;
 
 /// Shape and rate of the hyperpriors before any record.
 pub const HYPERPRIOR: (f64, f64) = (6.0, 6.0);

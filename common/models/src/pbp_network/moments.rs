@@ -1,7 +1,7 @@
 //! Means and variances through the layers of a network.
 
 use super::Network;
-use dp_pvi_numerics::normal::{cdf, density};
+use dp_pvi_math::normal::{cdf, density};
 
 /// Below this ratio of mean to standard deviation φ/Φ is taken from its series: Φ itself is below 1e-197 there.
 const DEEP: f64 = -30.0;

@@ -1,6 +1,6 @@
 //! The noise precision γ: log normalisers at three shapes, and the update of (a, b) that matches two moments.
 
-use dp_pvi_numerics::normal::log_density;
+use dp_pvi_math::normal::log_density;
 
 /// ln Z with the shape of γ raised by k = 0, 1, 2: E over γ is taken as N(y; m, v + b/(a − 1 + k)).
 #[must_use]

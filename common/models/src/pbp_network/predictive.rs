@@ -1,7 +1,7 @@
 //! What a network's posterior says about a new row.
 
 use super::{Activations, Network, Posterior};
-use dp_pvi_numerics::normal::log_density;
+use dp_pvi_math::normal::log_density;
 
 /// Predicts from a posterior over networks: y ~ N(m_out, v_out + b/(a − 1)), in the target's public scale.
 #[derive(Debug, Clone, PartialEq)]

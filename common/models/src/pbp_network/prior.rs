@@ -4,7 +4,7 @@
 
 use super::{HYPERPRIOR, Network};
 use crate::pbp_network::noise::matched_gamma;
-use dp_pvi_numerics::normal::log_density;
+use dp_pvi_math::normal::log_density;
 
 /// Largest variance of a weight's cavity at which its prior factor is refined.
 const WIDEST: f64 = 1e6;

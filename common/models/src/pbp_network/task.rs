@@ -3,17 +3,18 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::pbp_network::predictive::NetworkPredictor;
 use crate::pbp_network::{Network, Posterior, network_posterior};
 use crate::prediction::{Example, Law, Outcome, Prediction, entries};
+use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelOptions, ModelRules, TiltedForm};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use crate::{ModelOptions, ModelRules, Own, TiltedForm};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a network by probabilistic back-propagation.
@@ -67,27 +68,22 @@ impl ModelRules for PbpNetwork {
     }
 
     fn likelihood(&self) -> Likelihood {
-        Likelihood::Own
+        Likelihood::Own(Own::Tilted(TiltedForm::Network { hidden: self.hidden.clone(), seed: self.seed }))
+    }
+
+    /// All weights, and the precision of the noise as the last coordinate (see `PropagationRule` of dp-pvi-posterior).
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::from_columns(self.network(features).map_or(0, |network| u32::try_from(network.weights() + 1).unwrap_or(0)))
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::of(ResponseKind::Number)
     }
 
     fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         let network = Network::of_weights(posterior.family().dimension() - 1, &self.hidden)?;
         let posterior = network_posterior(&network, posterior.standard());
         Ok(Arc::new(Moments { network, posterior }))
-    }
-
-    /// All weights, and the precision of the noise as the last coordinate (see `PropagationRule` of dp-pvi-posterior).
-    fn parameters(&self, features: u32) -> u32 {
-        self.network(features).map_or(0, |network| u32::try_from(network.weights() + 1).unwrap_or(0))
-    }
-
-    fn tilted(&self) -> Option<TiltedForm> {
-        Some(TiltedForm::Network { hidden: self.hidden.clone(), seed: self.seed })
-    }
-
-    /// Not log-concave.
-    fn floor(&self) -> PrecisionFloor {
-        PrecisionFloor::General
     }
 }
 

@@ -4,7 +4,7 @@
 //! rate, so the task gives `residual_bound` and `curvature_bound`, or a `clip_norm`. What lies beyond is cut, which biases fits of large counts.
 //!
 //! **When**: counts of events over the same time or place. A coefficient is the logarithm of a rate ratio. Prediction integrates the rate, see
-//! [`dp_pvi_numerics::count`].
+//! [`dp_pvi_math::count`].
 //!
 //! **Source**: McCullagh and Nelder 1989, chapter 6.
 

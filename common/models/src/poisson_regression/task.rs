@@ -3,17 +3,19 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::special::ln_gamma;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::special::ln_gamma;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, Scores, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics};
+use crate::response::Response;
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelOptions, ModelRules, PredictorScale};
-use dp_pvi_numerics::count;
+use crate::{ModelOptions, ModelRules};
+use dp_pvi_math::count;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a Poisson regression: none.
@@ -43,20 +45,20 @@ impl ModelRules for PoissonRegression {
         )
     }
 
-    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
-        Ok(of_predictor(outcome, Count))
-    }
-
-    fn predicts_counts(&self) -> bool {
-        true
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::LogRate)
-    }
-
     fn likelihood(&self) -> Likelihood {
         Likelihood::of(*self)
+    }
+
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_row(features)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::count()
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Count))
     }
 }
 

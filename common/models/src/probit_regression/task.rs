@@ -3,18 +3,21 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics, TiltedPredictor};
+use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
 use crate::spec::check::require;
-use crate::{ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
-use dp_pvi_numerics::expectation::expectation;
-use dp_pvi_numerics::normal::{self, log_cdf};
-use dp_pvi_numerics::tilted::Tilted;
+use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
+use dp_pvi_math::expectation::expectation;
+use dp_pvi_math::normal;
+use dp_pvi_math::normal::log_cdf;
+use dp_pvi_math::tilted::Tilted;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a probit regression: none.
@@ -40,31 +43,27 @@ impl ModelRules for ProbitRegression {
         )
     }
 
-    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
-        Ok(of_predictor(outcome, Probit))
-    }
-
-    fn classes(&self) -> Option<u32> {
-        Some(2)
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::Probit)
-    }
-
     fn likelihood(&self) -> Likelihood {
         Likelihood::of(*self)
     }
 
-    /// That of the latent normal score.
-    fn outcome_sd(&self) -> f64 {
-        1.0
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_row(features)
+    }
+
+    /// The standard deviation is that of the latent normal score.
+    fn response(&self) -> Response<'_> {
+        Response { kind: ResponseKind::Classes(2), scale: Some(PredictorScale::Probit), sd: 1.0 }
+    }
+
+    fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
+        Ok(of_predictor(outcome, Probit))
     }
 
     /// −∂² ln Φ < 1. A residual grows like the distance from the right side, so it is cut, at what a record two standard deviations on the wrong
     /// side has.
-    fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
-        Some(PredictorBounds { residual: 2.4, curvature: 1.0, free_curvature: None })
+    fn bounds(&self, ranges: Ranges) -> Bounds {
+        Bounds::of(ranges, PredictorBounds { residual: 2.4, curvature: 1.0, free_curvature: None })
     }
 }
 

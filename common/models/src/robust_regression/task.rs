@@ -3,19 +3,21 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
-use dp_pvi_expfam::special::ln_gamma;
+use dp_pvi_math::expfam::InvalidParameters;
+use dp_pvi_math::expfam::special::ln_gamma;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics};
+use crate::response::Response;
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{LearnedScale, ModelOptions, ModelRules, ModelSpec, PredictorBounds, PredictorScale, Ranges};
-use dp_pvi_numerics::observation::Precision;
-use dp_pvi_numerics::student::NormalPlusStudent;
+use crate::{Bounds, LearnedScale, ModelOptions, ModelRules, ModelSpec, PredictorBounds, Ranges};
+use dp_pvi_math::observation::Precision;
+use dp_pvi_math::student::NormalPlusStudent;
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a robust regression.
@@ -114,22 +116,36 @@ impl ModelRules for RobustRegression {
         )
     }
 
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of(Student::new(self.degrees_of_freedom, self.scale))
+    }
+
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::of_row(features)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::number(self.scale)
+    }
+
     /// With the scale that the run learned, where it did.
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         let scale = outcome.noise_sd.filter(|_| self.learned.is_some()).unwrap_or(self.scale);
         Ok(of_predictor(outcome, HeavyTailed(Self { scale, learned: None, ..*self })))
     }
 
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::Label)
-    }
-
-    fn likelihood(&self) -> Likelihood {
-        Likelihood::of(Student::new(self.degrees_of_freedom, self.scale))
-    }
-
-    fn outcome_sd(&self) -> f64 {
-        self.scale
+    /// |r| ≤ (ν + 1)/(2σ√ν), 0 ≤ c ≤ (ν + 1)/(νσ²); of (σr, σ²c) where σ is learned.
+    ///
+    /// # Privacy
+    /// With e = y − a, |r| ≤ (ν + 1)|e|/(νσ² + e²), and νσ² + e² ≥ 2σ√ν |e| since (σ√ν − |e|)² ≥ 0. The denominator of c is at least νσ². Neither the label nor
+    /// the posterior has to be bounded.
+    ///
+    /// The curvature is not free: where e² = νσ², r is at its bound, and c is not 0.
+    fn bounds(&self, ranges: Ranges) -> Bounds {
+        let (nu, scale) = (self.degrees_of_freedom, if self.learned.is_some() { 1.0 } else { self.scale });
+        let curvature = (nu + 1.0) / (nu * scale * scale);
+        let residual = 0.5 * (nu + 1.0) / (scale * nu.sqrt());
+        Bounds::of(ranges, PredictorBounds { residual, curvature, free_curvature: None }).with_gradient(residual * ranges.row)
     }
 
     /// ∂E log p/∂ ln σ² = ½(t − 1) with t = (ν + 1)Q/(νσ² + Q); its information is ν/(2(ν + 3)) (Lange, Little and Taylor 1989).
@@ -146,23 +162,6 @@ impl ModelRules for RobustRegression {
 
     fn with_scale(&self, scale: f64) -> Option<ModelSpec> {
         self.learned.map(|_| Self { scale, learned: None, ..*self }.into())
-    }
-
-    /// |r| ≤ (ν + 1)/(2σ√ν), 0 ≤ c ≤ (ν + 1)/(νσ²); of (σr, σ²c) where σ is learned.
-    ///
-    /// # Privacy
-    /// With e = y − a, |r| ≤ (ν + 1)|e|/(νσ² + e²), and νσ² + e² ≥ 2σ√ν |e| since (σ√ν − |e|)² ≥ 0. The denominator of c is at least νσ². Neither the label nor
-    /// the posterior has to be bounded.
-    ///
-    /// The curvature is not free: where e² = νσ², r is at its bound, and c is not 0.
-    fn predictor_bounds(&self, _ranges: Ranges) -> Option<PredictorBounds> {
-        let (nu, scale) = (self.degrees_of_freedom, if self.learned.is_some() { 1.0 } else { self.scale });
-        let curvature = (nu + 1.0) / (nu * scale * scale);
-        Some(PredictorBounds { residual: 0.5 * (nu + 1.0) / (scale * nu.sqrt()), curvature, free_curvature: None })
-    }
-
-    fn gradient_bound(&self, ranges: Ranges) -> Option<f64> {
-        self.predictor_bounds(ranges).map(|bounds| bounds.residual * ranges.row)
     }
 }
 
@@ -265,7 +264,7 @@ mod tests {
     use crate::prediction::{Level, Prediction, PredictorLaw};
     use crate::predictor::Predictor;
     use crate::{ModelFamily, ModelRules, ModelSpec, Ranges};
-    use dp_pvi_numerics::observation::Precision;
+    use dp_pvi_math::observation::Precision;
 
     const MODEL: RobustRegression = RobustRegression { degrees_of_freedom: 4.0, scale: 0.5, learned: None };
 
@@ -308,8 +307,8 @@ mod tests {
     #[test]
     fn a_learned_scale_has_bounds_in_its_own_units() {
         let learned = RobustRegression::learning(4.0, Precision { shape: 1.0, rate: 0.25 });
-        let (ranges, at) = (Ranges { row: 1.0, label: 1.0 }, learned.with_scale(0.3).unwrap());
-        let (own, known) = (learned.predictor_bounds(ranges).unwrap(), at.rules().predictor_bounds(ranges).unwrap());
+        let (ranges, at) = (Ranges { row: 1.0, entry: 1.0, label: 1.0, times: None }, learned.with_scale(0.3).unwrap());
+        let (own, known) = (learned.bounds(ranges).predictor.unwrap(), at.rules().bounds(ranges).predictor.unwrap());
         assert!((own.residual - 0.3 * known.residual).abs() < 1e-12 && (own.curvature - 0.09 * known.curvature).abs() < 1e-12);
         assert!(at.rules().learned_scale().is_none() && MODEL.with_scale(0.3).is_none());
         let scale = learned.learned_scale().unwrap();
@@ -385,13 +384,13 @@ mod tests {
     }
 
     proptest! {
-        /// What [`ModelRules::predictor_bounds`] promises, at any predictor and label.
+        /// What [`ModelRules::bounds`] promises, at any predictor and label.
         #[test]
         fn residual_and_curvature_keep_to_their_public_bounds(
             mean in -1e3..1e3_f64, sd in 0.0..1e2_f64, error in -40.0..40.0_f64, nu in 2.001..1000.0_f64, scale in 0.01..50.0_f64,
         ) {
             let model = RobustRegression { degrees_of_freedom: nu, scale, learned: None };
-            let bounds = model.predictor_bounds(Ranges { row: 1.0, label: 1.0 }).unwrap();
+            let bounds = model.bounds(Ranges { row: 1.0, entry: 1.0, label: 1.0, times: None }).predictor.unwrap();
             for target in [mean + error, mean + scale * nu.sqrt(), 1e12] {
                 for variance in [sd * sd, 0.0] {
                     let at = Student::new(model.degrees_of_freedom, model.scale).statistics(mean, variance, target);

@@ -9,11 +9,11 @@
 
 use std::borrow::Cow;
 
-use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_math::expfam::gaussian::full::triangle;
 use nalgebra::{DMatrix, DVector};
 
 use super::{BLOCKS, Network, Shape};
-use dp_pvi_numerics::polya_gamma;
+use dp_pvi_math::polya_gamma;
 
 /// Images with their hidden units' posterior; a column is an image. Reused from batch to batch.
 #[derive(Debug, Clone)]

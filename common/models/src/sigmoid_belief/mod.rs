@@ -16,10 +16,10 @@ mod tests;
 
 pub use task::SigmoidBeliefSpec;
 
-use dp_pvi_expfam::gaussian::full::{triangle, unsvec};
+use dp_pvi_math::expfam::gaussian::full::{triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
-use dp_pvi_numerics::polya_gamma;
+use dp_pvi_math::polya_gamma;
 use shrinkage::Shrinkage;
 
 /// Numbers that are no network.
@@ -180,7 +180,7 @@ impl Network {
     pub fn start(shape: Shape, seed: u64, sd: f64) -> Self {
         let mut state = seed;
         // A sum of twelve uniform numbers is close enough to normal for a start.
-        let mut normal = || (0..12).map(|_| dp_pvi_numerics::start::uniform(&mut state)).sum::<f64>() - 6.0;
+        let mut normal = || (0..12).map(|_| dp_pvi_math::start::uniform(&mut state)).sum::<f64>() - 6.0;
         Self {
             shape,
             weights: DMatrix::from_fn(shape.visible, shape.hidden, |_, _| sd * normal()),

@@ -3,17 +3,18 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::Parameters;
 use crate::prediction::{Example, Law, Outcome, Prediction, Reconstructed, dense, most_likely};
+use crate::response::{Response, ResponseKind};
 use crate::sigmoid_belief::hidden::{Batch, Prepared};
 use crate::sigmoid_belief::{Network, Shape};
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
-use crate::{ModelOptions, ModelRules, StatisticsForm};
-use dp_pvi_numerics::floor::PrecisionFloor;
+use crate::{ModelOptions, ModelRules, Own, StatisticsForm};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::content::Content;
 
@@ -92,30 +93,21 @@ impl ModelRules for SigmoidBeliefSpec {
     }
 
     fn likelihood(&self) -> Likelihood {
-        Likelihood::Own
+        Likelihood::Own(Own::Statistics(StatisticsForm::Images(*self)))
+    }
+
+    /// W, visible unit by visible unit, then c and b. A weight of a hidden unit whose number is arbitrary means nothing by itself.
+    fn parameters(&self, features: u32) -> Parameters {
+        Parameters::unnamed(features.saturating_mul(self.hidden).saturating_add(features).saturating_add(self.hidden))
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::of(ResponseKind::Row)
     }
 
     fn law(&self, Outcome { posterior, .. }: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         let network = self.network(posterior.natural()).ok_or(InvalidParameters::Domain("not the weights of this network"))?;
         Ok(Arc::new(Prepared::owned(network)))
-    }
-
-    /// W, visible unit by visible unit, then c and b.
-    fn parameters(&self, features: u32) -> u32 {
-        features.saturating_mul(self.hidden).saturating_add(features).saturating_add(self.hidden)
-    }
-
-    /// A weight of a hidden unit whose number is arbitrary means nothing by itself.
-    fn names(&self, _schema: &Schema) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn statistics(&self) -> Option<StatisticsForm> {
-        Some(StatisticsForm::Images(*self))
-    }
-
-    fn floor(&self) -> PrecisionFloor {
-        PrecisionFloor::General
     }
 }
 

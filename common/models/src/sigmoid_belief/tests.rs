@@ -1,13 +1,13 @@
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::gaussian::full::svec;
 use nalgebra::{DMatrix, DVector};
 
 use super::hidden::Prepared;
 use super::shrinkage::Shrinkage;
 use super::{Network, NetworkError, Priors, Shape, m_step};
-use dp_pvi_numerics::polya_gamma;
-use dp_pvi_numerics::start::uniform;
+use dp_pvi_math::polya_gamma;
+use dp_pvi_math::start::uniform;
 
 fn network(visible: u32, hidden: u32, seed: u64) -> Network {
     let shape = Shape::new(visible, hidden).unwrap();

@@ -1,7 +1,7 @@
 //! Why a document is refused, and the words with which a number out of range is.
 
 use dp_pvi_accounting::ClipNorm;
-use dp_pvi_privacy::mechanism::LatticeOverflow;
+use dp_pvi_names::LatticeOverflow;
 
 use dp_pvi_schema::SchemaError;
 

@@ -13,7 +13,7 @@ pub use check::TaskError;
 pub use prior::{Prior, PriorSpec, TermPrior};
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::any::Family;
 use dp_pvi_schema::{Schema, SchemaError};
 use serde::{Deserialize, Serialize};
 
@@ -122,17 +122,6 @@ pub fn check_weights(schema: &Schema, design: Option<&DesignSpec>, carried: bool
         check::positive(weights.largest) && weights.largest == schema.max_weight(),
         "the largest weight is not that of the schema's column, or is 0: use the same version on both sides, and an `upper` above 0",
     )
-}
-
-/// Refuses what a formula or its columns say and no update carries.
-///
-/// # Errors
-/// The words for who writes the task.
-pub fn check_design(schema: &Schema) -> Result<(), TaskError> {
-    match schema.columns().iter().find(|column| column.has_indicator && schema.design().is_none()) {
-        Some(column) => check::invalid(&format!("missing = \"indicator\" of column `{}` needs a formula under [model]", column.name)),
-        None => Ok(()),
-    }
 }
 
 /// Order of work.

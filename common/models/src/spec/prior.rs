@@ -1,8 +1,9 @@
 //! Priors: one for every coefficient, others for the coefficients of a term, and scales that several coefficients share.
 
-use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::svec;
-use dp_pvi_numerics::scales::{self, Group};
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::expfam::gaussian::full::svec;
+use dp_pvi_math::scales;
+use dp_pvi_math::scales::Group;
 use dp_pvi_schema::Schema;
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};

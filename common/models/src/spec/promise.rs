@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use dp_pvi_accounting::{AccountantError, Binding, Claim, DpEvent};
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 

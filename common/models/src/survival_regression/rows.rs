@@ -1,6 +1,6 @@
 //! A record as one Poisson count for every interval in which it was watched: see the page of the [room](super).
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 
 use super::SurvivalRegression;
 use crate::many_rows::{Beliefs, ManyRows, Place, PseudoRows, Sparse};
@@ -82,6 +82,10 @@ impl ManyRows for SurvivalRegression {
     }
 
     fn ends_follow_up(&self) -> bool {
+        true
+    }
+
+    fn takes_offsets(&self) -> bool {
         true
     }
 }

@@ -3,16 +3,18 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::{OwnParameter, Parameters};
 use crate::prediction::{Law, Outcome};
+use crate::response::Response;
+use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::survival::{SurvivalLaw, SurvivalModel};
-use crate::{Lengths, ModelOptions, ModelRules, PredictorScale};
+use crate::{Bounds, Lengths, ModelOptions, ModelRules, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a survival regression.
@@ -44,6 +46,9 @@ pub struct Written {
 
 /// Most intervals: a record has as many rows.
 const MAX_INTERVALS: usize = 200;
+
+/// The logarithm of the events that a record may be expected to have over the whole time, up or down.
+const MOST_GUESS: f64 = 20.0;
 
 impl ModelOptions for SurvivalRegression {
     const NAME: &'static str = "survival-regression";
@@ -85,6 +90,18 @@ impl ModelRules for SurvivalRegression {
             "cuts do not cover the time's range: the last cut must be the time's `upper` in the schema, or later",
         )?;
         require(
+            self.cuts.iter().rev().nth(1).is_some_and(|cut| *cut < rule.time.upper),
+            "an interval begins beyond the time's `upper` in the schema, where no record is ever watched: leave its cuts out",
+        )?;
+        require(
+            rule.entry.as_ref().is_none_or(|entry| entry.rule.lower < rule.time.upper),
+            "the entry's `lower` in the schema is not below the time's `upper`, so no record is ever watched: are the columns exchanged?",
+        )?;
+        require(
+            (self.baseline_mean + self.horizon().ln()).abs() <= MOST_GUESS + 3.0 * self.baseline_scale,
+            "baseline_mean, the logarithm of the events that are expected in one unit of time, would have none or all of the records end at once: about minus the logarithm of the last cut is usual",
+        )?;
+        require(
             self.baseline_mean.abs() <= 1e3 && positive(self.baseline_scale),
             "baseline_mean must lie between -1000 and 1000, and baseline_scale between 1e-30 and 1e30",
         )?;
@@ -98,50 +115,30 @@ impl ModelRules for SurvivalRegression {
         )
     }
 
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(self.clone())
+    }
+
+    /// ln λ, then β.
+    fn parameters(&self, features: u32) -> Parameters {
+        let baseline = |ends: &[f64]| OwnParameter {
+            name: format!("baseline({},{}]", ends[0], ends[1]),
+            mean: self.baseline_mean,
+            scale: self.baseline_scale,
+        };
+        Parameters::between(self.cuts.windows(2).map(baseline).collect(), features, Vec::new(), false)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::survival(self)
+    }
+
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
         if outcome.posterior.family().dimension() < self.intervals() as usize {
             return Err(InvalidParameters::Domain("not the coefficients of so many intervals"));
         }
         let (model, posterior) = (self.clone(), Arc::clone(&outcome.posterior));
         Ok(Arc::new(SurvivalLaw { width: self.width(posterior.standard()), model, posterior }))
-    }
-
-    /// ln λ, then β.
-    fn parameters(&self, features: u32) -> u32 {
-        features.saturating_add(self.intervals())
-    }
-
-    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
-        (0..self.intervals()).fold(rows, |prior, _| prior.after(self.baseline_mean, self.baseline_scale))
-    }
-
-    fn names(&self, schema: &Schema) -> Vec<String> {
-        let baseline = self.cuts.windows(2).map(|ends| format!("baseline({},{}]", ends[0], ends[1]));
-        baseline.chain(schema.coefficient_names()).collect()
-    }
-
-    fn own_before_rows(&self) -> u32 {
-        self.intervals()
-    }
-
-    fn has_intercept(&self) -> bool {
-        false
-    }
-
-    fn takes_offsets(&self) -> bool {
-        true
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::LogHazard)
-    }
-
-    fn likelihood(&self) -> Likelihood {
-        Likelihood::of_rows(self.clone())
-    }
-
-    fn survival(&self) -> Option<&dyn SurvivalModel> {
-        Some(self)
     }
 
     /// A row is √(1 + R²) long; its largest entry is 1 or that of x.
@@ -153,16 +150,17 @@ impl ModelRules for SurvivalRegression {
     /// max(1, B)²(1 + max(1, R)²). ‖ΣE_b ρ_bρ_bᵀ‖ ≤ ΣE_b‖ρ_b‖² ≤ B(1 + R²). The mechanism clips the sum of a unit all the same: the guarantee leans on that alone.
     ///
     /// With every curvature at c̄, the rows of a record of all n intervals have Σ c̄ ρρᵀ = c̄ (I_n, 1xᵀ; x1ᵀ, n xxᵀ), of squared norm c̄²(n + 2nR² + n²R⁴) at most.
-    fn lengths(&self, schema: &Schema) -> Lengths {
-        let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
+    fn bounds(&self, ranges: Ranges) -> Bounds {
+        let (radius, entry) = (ranges.row, ranges.entry);
         let (square, count) = (radius * radius, f64::from(self.intervals()));
         let row = 1.0 + square;
-        Lengths {
+        let lengths = Lengths {
             gradient: (1.0 + square.max(1.0)).sqrt(),
             full: row,
             diagonal: row.sqrt() * entry.min(radius).max(1.0),
             gram: (count + 2.0 * count * square + (count * square).powi(2)).sqrt(),
-        }
+        };
+        Bounds { lengths, ..Bounds::none(ranges) }
     }
 }
 
@@ -185,7 +183,7 @@ impl Display for SurvivalRegression {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use dp_pvi_expfam::any::Standard;
+    use dp_pvi_math::expfam::any::Standard;
     use dp_pvi_schema::Schema;
     use dp_pvi_schema::public::{Example, Extra};
     use nalgebra::{DMatrix, DVector, dvector};
@@ -195,7 +193,7 @@ mod tests {
     use crate::many_rows::testing::{blocks, certain, check_derivatives, summed};
     use crate::many_rows::{Cut, ManyRows, Place, PseudoRows};
     use crate::survival::SurvivalModel;
-    use crate::{ModelRules, ModelSpec};
+    use crate::{ModelRules, ModelSpec, Ranges};
 
     const SCHEMA: &str = "intercept = false\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n\
                           [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -2\nupper = 2\ncentre = 0\nscale = 1\n";
@@ -214,7 +212,10 @@ mod tests {
             ModelSpec::from(model()).to_string(),
             "survival regression, baseline hazard between 0, 1, 4, 9, of prior mean 0 and scale 2.5"
         );
-        assert_eq!(model().names(&Schema::parse(SCHEMA).unwrap()), ["baseline(0,1]", "baseline(1,4]", "baseline(4,9]", "x"]);
+        assert_eq!(
+            ModelSpec::from(model()).rules().names(&Schema::parse(SCHEMA).unwrap()),
+            ["baseline(0,1]", "baseline(1,4]", "baseline(4,9]", "x"]
+        );
     }
 
     #[test]
@@ -294,7 +295,7 @@ mod tests {
             prop_assert!(parts.windows(2).all(|pair| pair[0].interval < pair[1].interval));
         }
 
-        /// Wherever q is: expected counts add up to B at most, an event counts only before that, and blocks are no longer than [`ModelRules::lengths`] says.
+        /// Wherever q is: expected counts add up to B at most, an event counts only before that, and blocks are no longer than [`ModelRules::bounds`] says.
         #[test]
         fn follow_up_ends_at_the_bound(
             mean in prop::collection::vec(-4.0..4.0_f64, 5), x in prop::collection::vec(-1.0..1.0_f64, 2), times in prop::array::uniform2(0.0..9.0_f64), event: bool,
@@ -309,7 +310,8 @@ mod tests {
             let counts = event && total(&all) <= bound;
             prop_assert!((events(&ended) - f64::from(u8::from(counts && times[0] != times[1]))).abs() < 1e-9);
             let schema = SCHEMA.replace("lower = -2\nupper = 2", "lower = -1.4142136\nupper = 1.4142136");
-            let lengths = model().lengths(&Schema::parse(&schema).unwrap());
+            let schema = Schema::parse(&schema).unwrap();
+            let lengths = model().bounds(Ranges::of(&schema, schema.row_norm_bound())).lengths;
             let (g, h) = summed(&ended, 5);
             prop_assert!(g.norm() <= bound.max(1.0) * lengths.gradient * slack, "{} {}", g.norm(), lengths.gradient);
             prop_assert!(h.norm() <= bound * lengths.full * slack && h.diagonal().norm() <= bound * lengths.diagonal * slack);

@@ -1,6 +1,6 @@
 //! A record as one row with its expected count, and one for the event: see the page of the [room](super).
 
-use dp_pvi_expfam::any::Standard;
+use dp_pvi_math::expfam::any::Standard;
 
 use super::WeibullRegression;
 use crate::many_rows::{Beliefs, ManyRows, Place, PseudoRows, Sparse};
@@ -123,6 +123,10 @@ impl ManyRows for WeibullRegression {
     }
 
     fn ends_follow_up(&self) -> bool {
+        true
+    }
+
+    fn takes_offsets(&self) -> bool {
         true
     }
 }

@@ -3,16 +3,18 @@
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-use dp_pvi_expfam::InvalidParameters;
+use dp_pvi_math::expfam::InvalidParameters;
 use serde::{Deserialize, Serialize};
 
 use crate::likelihood::Likelihood;
+use crate::parameters::{OwnParameter, Parameters};
 use crate::prediction::{Law, Outcome};
+use crate::response::Response;
+use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::spec::{Prior, PriorSpec, TaskError};
-use crate::survival::{SurvivalLaw, SurvivalModel};
-use crate::{Lengths, ModelOptions, ModelRules, PredictorScale};
+use crate::survival::SurvivalLaw;
+use crate::{Bounds, Lengths, ModelOptions, ModelRules, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
 /// Options of a Weibull regression.
@@ -66,9 +68,27 @@ impl ModelRules for WeibullRegression {
         )?;
         require(positive(self.time_unit), "time_unit must be a number between 1e-30 and 1e30")?;
         require(
+            (rule.time.upper / self.time_unit).ln().abs() <= 12.0,
+            "time_unit is far from the times: about √(lower · upper) of the time's range is usual, in the unit of the file",
+        )?;
+        require(
             self.shape_mean.abs() <= 10.0 && positive(self.shape_scale),
             "shape_mean must lie between -10 and 10, and shape_scale between 1e-30 and 1e30",
         )
+    }
+
+    fn likelihood(&self) -> Likelihood {
+        Likelihood::of_rows(*self)
+    }
+
+    /// θ, then κ.
+    fn parameters(&self, features: u32) -> Parameters {
+        let shape = OwnParameter { name: "log(shape)".to_owned(), mean: self.shape_mean, scale: self.shape_scale };
+        Parameters::between(Vec::new(), features, vec![shape], true)
+    }
+
+    fn response(&self) -> Response<'_> {
+        Response::survival(self)
     }
 
     fn law(&self, outcome: &Outcome<'_>) -> Result<Arc<dyn Law>, InvalidParameters> {
@@ -79,56 +99,24 @@ impl ModelRules for WeibullRegression {
         Ok(Arc::new(SurvivalLaw { width: Self::kappa(posterior.standard()), model: *self, posterior }))
     }
 
-    /// θ, then κ.
-    fn parameters(&self, features: u32) -> u32 {
-        features.saturating_add(1)
-    }
-
-    fn prior(&self, rows: Prior, _spec: PriorSpec) -> Prior {
-        rows.and(self.shape_mean, self.shape_scale)
-    }
-
-    fn names(&self, schema: &Schema) -> Vec<String> {
-        schema.coefficient_names().into_iter().chain(["log(shape)".to_owned()]).collect()
-    }
-
-    fn takes_offsets(&self) -> bool {
-        true
-    }
-
-    fn predictor_scale(&self) -> Option<PredictorScale> {
-        Some(PredictorScale::LogHazard)
-    }
-
-    fn likelihood(&self) -> Likelihood {
-        Likelihood::of_rows(*self)
-    }
-
-    fn survival(&self) -> Option<&dyn SurvivalModel> {
-        Some(self)
-    }
-
     /// With L the greatest |k ln t| at the prior mean of κ, a row is √(R² + (1 + L)²) long. Where κ is far from there rows are longer, and the mechanism clips what is.
     ///
     /// # Privacy
     /// Where follow-up ends at B, g = ((d − E)x; d + (d − E)u) with u = k ln t, |u| ≤ L and |d − E| ≤ max(1, B), so that ‖g‖² ≤ max(1, B)²(R² + (1 + L)²), and
     /// ‖Eρρᵀ‖ ≤ B(R² + L²). The mechanism clips the sum of a unit all the same: the guarantee leans on that alone.
-    fn lengths(&self, schema: &Schema) -> Lengths {
-        let (radius, entry) = (schema.row_norm_bound(), schema.max_abs_entry());
-        let ends = match &schema.label().kind {
-            LabelKind::Survival(rule) => [rule.time.lower, rule.time.upper],
-            _ => [self.time_unit; 2],
-        };
-        let [first, last] = ends.map(|time| (time / self.time_unit).ln().abs());
+    fn bounds(&self, ranges: Ranges) -> Bounds {
+        let (radius, entry) = (ranges.row, ranges.entry);
+        let [first, last] = ranges.times.unwrap_or([self.time_unit; 2]).map(|time| (time / self.time_unit).ln().abs());
         let longest = self.shape_mean.exp() * first.max(last);
         let square = radius * radius + longest * longest;
-        Lengths {
+        let lengths = Lengths {
             gradient: (radius * radius + (1.0 + longest).powi(2)).sqrt(),
             full: square,
             diagonal: square.sqrt() * entry.min(radius).max(longest),
             // The row, and what rows that move leave out.
             gram: square + 1.0,
-        }
+        };
+        Bounds { lengths, ..Bounds::none(ranges) }
     }
 }
 
@@ -142,8 +130,8 @@ impl Display for WeibullRegression {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use dp_pvi_expfam::any::Standard;
-    use dp_pvi_expfam::gaussian::full;
+    use dp_pvi_math::expfam::any::Standard;
+    use dp_pvi_math::expfam::gaussian::full;
     use dp_pvi_schema::Schema;
     use dp_pvi_schema::public::{Example, Extra};
     use nalgebra::{DMatrix, DVector, dvector};
@@ -153,7 +141,7 @@ mod tests {
     use crate::many_rows::testing::{blocks, certain, check_derivatives, record_and_posterior, summed};
     use crate::many_rows::{Beliefs, Cut, ManyRows, Place, PseudoRows};
     use crate::survival::SurvivalModel;
-    use crate::{ModelRules, ModelSpec};
+    use crate::{Lengths, ModelRules, ModelSpec, Ranges};
 
     const MODEL: WeibullRegression = WeibullRegression { time_unit: 2.0, shape_mean: 0.0, shape_scale: 0.5 };
     const SCHEMA: &str = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 8 }\nevent = { column = \"d\" }\n\
@@ -166,7 +154,7 @@ mod tests {
     #[test]
     fn the_model_is_described_in_words_and_its_shape_has_a_name() {
         assert_eq!(ModelSpec::from(MODEL).to_string(), "Weibull regression, times in units of 2, log shape of prior mean 0 and scale 0.5");
-        assert_eq!(MODEL.names(&Schema::parse(SCHEMA).unwrap()), ["x", "(intercept)", "log(shape)"]);
+        assert_eq!(ModelSpec::from(MODEL).rules().names(&Schema::parse(SCHEMA).unwrap()), ["x", "(intercept)", "log(shape)"]);
     }
 
     #[test]
@@ -202,13 +190,18 @@ mod tests {
 
     #[test]
     fn the_matrix_of_the_bound_is_no_longer_than_stated() {
-        let lengths = MODEL.lengths(&Schema::parse(SCHEMA).unwrap());
+        let lengths = lengths();
         for (time, event) in [(0.5, true), (8.0, true), (8.0, false)] {
             let mut rows = PseudoRows::default();
             let row = Example { values: &[1.0, 1.0], ..record(time, event) };
             MODEL.write_bound(row, 3, 0.7, &mut rows);
             assert!(summed(&rows, 3).1.norm() <= 0.7 * lengths.gram * (1.0 + 1e-12));
         }
+    }
+
+    fn lengths() -> Lengths {
+        let schema = Schema::parse(SCHEMA).unwrap();
+        MODEL.bounds(Ranges::of(&schema, schema.row_norm_bound())).lengths
     }
 
     /// The rows of a record where follow-up ends at this count.
@@ -239,7 +232,7 @@ mod tests {
                 // B is reached then, or E is above it at every earlier time, too.
                 let lowest = then(1.0) > bound && then(0.99) > then(1.0) && (then(1.01) > then(1.0) || end >= time * (1.0 - 1e-12));
                 prop_assert!((then(1.0) - bound).abs() < 1e-9 * bound || lowest, "{} {bound}", then(1.0));
-                let lengths = MODEL.lengths(&Schema::parse(SCHEMA).unwrap());
+                let lengths = lengths();
                 if end >= 0.5 && x[..].iter().map(|x| x * x).sum::<f64>() <= 2.0 && Beliefs::mean(&q, 3) <= 0.0 {
                     let (g, h) = summed(&ended, 4);
                     prop_assert!(g.norm() <= bound.max(1.0) * lengths.gradient && h.norm() <= bound * lengths.full * (1.0 + 1e-12));

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use crate::worlds::sites::{Cells, Differences, Federation, Labels, Random, run};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_reading::agreement::Verdict;
-use dp_pvi_reading::convergence::{Convergence, Verdict as Convergences};
-use dp_pvi_reading::divided::{Noise, without};
-use dp_pvi_reading::noise_aware::of_run;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_posterior::noise_aware::of_run;
+use dp_pvi_results::agreement::Verdict;
+use dp_pvi_results::convergence::{Convergence, Verdict as Convergences};
+use dp_pvi_results::divided::{Noise, without};
 
 const FEDERATION: Federation = Federation {
     sites: 5,

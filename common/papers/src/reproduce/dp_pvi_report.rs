@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 
 use dp_pvi_accounting::Delta;
 use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use dp_pvi_results::picture::{Anchor, Chart, Picture, Scale, Series};
 
 use super::dp_pvi_cells::{Cell, Point};
 use super::dp_pvi_figure::{Figure, Split};
@@ -191,72 +190,50 @@ fn nominal() -> Result<String, ReproduceError> {
 
 /// Two rows (accuracy, log-likelihood) of one panel a split.
 fn draw(options: &Options<'_>, figure: Figure, splits: &[Split], methods: &[Method], cells: &[Cell]) -> Result<(), ReproduceError> {
-    let file = options.output.join(format!("{}.svg", figure.name()));
-    let columns = splits.len();
-    let width = u32::try_from(columns).map_err(wrong)? * 420;
-    let root = SVGBackend::new(&file, (width, 900)).into_drawing_area();
-    root.fill(&WHITE).map_err(wrong)?;
-    let root = root.titled(figure.title(), ("sans-serif", 22)).map_err(wrong)?;
-    for (panel, area) in root.split_evenly((2, columns)).iter().enumerate() {
-        let split = &splits[panel % columns];
-        let curves: Vec<(&Method, Vec<Average>)> = methods.iter().map(|m| (m, curve(split, m, cells))).collect();
-        if panel < columns {
-            let legend = panel == 0;
-            self::panel(area, split.title, "accuracy", &curves, |average| average.accuracy, legend)?;
-        } else {
-            self::panel(area, split.title, "log-likelihood", &curves, |average| average.log_likelihood, false)?;
+    const PANEL: (f64, f64) = (420.0, 430.0);
+    #[allow(clippy::cast_precision_loss, reason = "a few splits")]
+    let width = PANEL.0 * splits.len() as f64;
+    let mut picture = Picture::new(width, 900.0);
+    picture.text((width / 2.0, 28.0), 22.0, Anchor::Middle, figure.title());
+    let metrics: [(&str, fn(&Average) -> (f64, f64)); 2] = [("accuracy", |a| a.accuracy), ("log-likelihood", |a| a.log_likelihood)];
+    let mut top = 40.0;
+    for (row, (metric, value)) in metrics.into_iter().enumerate() {
+        let mut left = 0.0;
+        for (column, split) in splits.iter().enumerate() {
+            let curves: Vec<(&Method, Vec<Average>)> = methods.iter().map(|m| (m, curve(split, m, cells))).collect();
+            let chart = panel(split.title, metric, &curves, value, row + column == 0);
+            picture.chart((left, top, PANEL.0, PANEL.1), &chart);
+            left += PANEL.0;
         }
+        top += PANEL.1;
     }
-    root.present().map_err(wrong)
+    write(&options.output.join(format!("{}.svg", figure.name())), &picture.to_svg())
 }
 
-fn panel(
-    area: &DrawingArea<SVGBackend<'_>, Shift>,
-    title: &str,
-    metric: &str,
-    curves: &[(&Method, Vec<Average>)],
+fn panel<'a>(
+    title: &'a str,
+    metric: &'a str,
+    curves: &[(&'a Method, Vec<Average>)],
     value: fn(&Average) -> (f64, f64),
-    legend: bool,
-) -> Result<(), ReproduceError> {
+    named: bool,
+) -> Chart<'a> {
     let all = || curves.iter().flat_map(|(_, curve)| curve);
     let across = all().map(|a| a.communications).fold(1.0, f64::max) * 1.1;
     // The first rounds of some curves lie far below: the panel shows where curves end.
     let ends = || curves.iter().filter_map(|(_, curve)| curve.last()).map(|a| value(a).0).filter(|v| v.is_finite());
     let (low, high) = ends().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     let margin = (0.25 * (high - low)).max(1e-3);
-    let mut chart = ChartBuilder::on(area)
-        .margin(10)
-        .caption(title, ("sans-serif", 16))
-        .x_label_area_size(34)
-        .y_label_area_size(52)
-        .build_cartesian_2d((0.9..across).log_scale(), low - 2.0 * margin..high + margin)
-        .map_err(wrong)?;
-    chart.configure_mesh().x_desc("communications of a site").y_desc(metric).draw().map_err(wrong)?;
     let bottom = low - 2.0 * margin;
-    for (number, (method, curve)) in curves.iter().enumerate() {
-        let colour = Palette99::pick(number).to_rgba();
-        let inside: Vec<&Average> = curve.iter().filter(|a| value(a).0 >= bottom).collect();
-        let line = inside.iter().map(|a| (a.communications, value(a).0));
-        chart
-            .draw_series(LineSeries::new(line, colour.stroke_width(2)).point_size(2))
-            .map_err(wrong)?
-            .label(method.title)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
-        let bars = inside.iter().map(|a| {
-            let (mean, error) = value(a);
-            PathElement::new([(a.communications, (mean - error).max(bottom)), (a.communications, mean + error)], colour)
-        });
-        chart.draw_series(bars).map_err(wrong)?;
+    let series = curves.iter().map(|(method, curve)| {
+        let inside = curve.iter().filter(|a| value(a).0 >= bottom).map(|a| (a.communications, value(a)));
+        let (points, intervals) = inside.map(|(at, (mean, error))| ((at, mean), (at, (mean - error).max(bottom), mean + error))).unzip();
+        Series { name: method.title, points, intervals, dots: true }
+    });
+    Chart {
+        title,
+        x: Scale { label: "communications of a site", ends: Some((0.9, across)), logarithmic: true },
+        y: Scale { label: metric, ends: Some((bottom, high + margin)), ..Scale::default() },
+        series: series.collect(),
+        named,
     }
-    if legend {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK)
-            .label_font(("sans-serif", 10))
-            .draw()
-            .map_err(wrong)?;
-    }
-    Ok(())
 }

@@ -3,15 +3,16 @@
 use dp_pvi_accounting::Epsilon;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, RunId, SiteState, UnitTable, Units};
+use dp_pvi_privacy::{Ledger, SiteState, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 
 use super::ReproduceError;
-use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_simulation::noise::SeededNoise;
 use dp_pvi_unsealed::Unsealed;
 
 /// Any error as one of a reproduction.

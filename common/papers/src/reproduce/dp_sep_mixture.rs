@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 use dp_pvi_inference::methods::propagation::{Factors, Shared};
 use dp_pvi_inference::models::gaussian_mixture::GaussianMixture;
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_models::gaussian_mixture::matching::Distance;
+use dp_pvi_models::gaussian_mixture::{Components, Covariance, MixtureShape};
 use dp_pvi_posterior::methods::EmRule;
-use dp_pvi_posterior::models::gaussian_mixture::matching::Distance;
-use dp_pvi_posterior::models::gaussian_mixture::{Components, Covariance, MixtureShape};
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use nalgebra::{DMatrix, DVector};
 use rand::{Rng, RngExt as _};
@@ -23,7 +23,7 @@ use rand_distr::StandardNormal;
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
 use super::vips::{Line, Progress, Run, chart};
 use super::{Options, ReproduceError};
-use dp_pvi_simulator::noise::stream;
+use dp_pvi_simulation::noise::stream;
 
 const POINTS: usize = 1000;
 const COMPONENTS: usize = 4;
@@ -189,7 +189,7 @@ fn gibbs(points: &[[f64; DIMENSION]], seed: u64, sweeps: u32) -> Components {
         let mut sums = [[0.0; DIMENSION]; COMPONENTS];
         for x in points {
             let mut logs: [f64; COMPONENTS] = std::array::from_fn(|j| -0.5 * precision * square(x, &means[j]));
-            dp_pvi_posterior::models::gaussian_mixture::responsibilities(&mut logs);
+            dp_pvi_models::gaussian_mixture::responsibilities(&mut logs);
             let mut u = coins.random::<f64>();
             let mut j = 0;
             while j + 1 < COMPONENTS && u >= logs[j] {

@@ -12,18 +12,19 @@ use dp_pvi_inference::methods::propagation::{Factors, Shared};
 use dp_pvi_inference::models::pbp_network::PbpNetwork;
 use dp_pvi_inference::models::pbp_network::baseline::{Fit, Objective, fit};
 use dp_pvi_inference::records::{RecordTable, RecordView};
+use dp_pvi_math::normal::log_density;
+use dp_pvi_models::pbp_network::predictive::NetworkPredictor;
+use dp_pvi_models::pbp_network::{Network, Posterior, PriorFactors};
+use dp_pvi_models::prediction::Prediction;
 use dp_pvi_posterior::methods::NOISE_PRIOR;
-use dp_pvi_posterior::models::pbp_network::predictive::NetworkPredictor;
-use dp_pvi_posterior::models::pbp_network::{Network, Posterior, PriorFactors};
-use dp_pvi_posterior::numerics::normal::log_density;
-use dp_pvi_reading::predictive::{Prediction, Predictor};
+use dp_pvi_protocol::predictive::Predictor;
 use rand::seq::SliceRandom as _;
 
 use super::dp_sep::{mean_and_deviation, resolve, rounds, schema, wrong};
 use super::dp_sep_sets::{Data, SETS, Set};
 use super::vips::{Line, Progress, Run, chart};
 use super::{Options, ReproduceError};
-use dp_pvi_simulator::noise::stream;
+use dp_pvi_simulation::noise::stream;
 
 /// ε of the paper.
 const EPSILON: f64 = 1.0;

@@ -15,14 +15,14 @@ use std::fmt::Write as _;
 
 use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier};
 use dp_pvi_accounting::{Neighbours, Phase, Plan, Sampling};
-use dp_pvi_posterior::clipping::adaptive::{RATE, next_bound, share_within, split_noise};
-use plotters::prelude::*;
+use dp_pvi_privacy::clipping::adaptive::{RATE, next_bound, share_within, split_noise};
 
 use super::dp_sep::wrong;
-use super::vips::{Line, Run, chart};
+use super::vips::{Line, Run, chart, write};
 use super::vips_blr::Normal;
 use super::{Options, ReproduceError};
-use dp_pvi_simulator::noise::stream;
+use dp_pvi_results::picture::{Chart, Picture, Scale, Series};
+use dp_pvi_simulation::noise::stream;
 
 const DELTA: f64 = 1e-4;
 const SIGMA: f64 = 1.0;
@@ -378,30 +378,12 @@ fn evolution(options: &Options<'_>, name: &str, lines: &[Line]) -> Result<(), Re
     let iterations: Vec<f64> = lines.iter().filter(|l| l.metric == "iteration").map(|l| l.value).collect();
     let curve = |metric: &str| lines.iter().filter(|l| l.metric == metric).map(|l| l.value).collect::<Vec<_>>();
     let metrics = ["h0", "h1", "precision0", "precision1"];
-    let curves: Vec<Vec<f64>> = metrics.iter().map(|m| curve(m)).collect();
-    let (low, high) = curves.iter().flatten().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), &v| (l.min(v), h.max(v)));
-    let root = SVGBackend::new(&file, (760, 520)).into_drawing_area();
-    root.fill(&WHITE).map_err(wrong)?;
-    let end = iterations.iter().copied().fold(1.0, f64::max);
-    let mut chart = ChartBuilder::on(&root)
-        .margin(14)
-        .caption("Natural parameters", ("sans-serif", 20))
-        .x_label_area_size(40)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..end, low - 1.0..high + 1.0)
-        .map_err(wrong)?;
-    chart.configure_mesh().x_desc("iterations of the server").draw().map_err(wrong)?;
-    for (number, (metric, values)) in metrics.iter().zip(&curves).enumerate() {
-        let colour = Palette99::pick(number).to_rgba();
-        let points = iterations.iter().copied().zip(values.iter().copied());
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)))
-            .map_err(wrong)?
-            .label(*metric)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
-    }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw().map_err(wrong)?;
-    root.present().map_err(wrong)
+    let series = |name: &'static str| Series { name, points: iterations.iter().copied().zip(curve(name)).collect(), ..Series::default() };
+    let mut picture = Picture::new(760.0, 520.0);
+    let x = Scale { label: "iterations of the server", ..Scale::default() };
+    let series = metrics.into_iter().map(series).collect();
+    picture.chart((0.0, 0.0, 760.0, 520.0), &Chart { title: "Natural parameters", x, series, named: true, ..Chart::default() });
+    write(&file, &picture.to_svg())
 }
 
 #[cfg(test)]

@@ -6,18 +6,19 @@ use std::path::Path;
 use dp_pvi_accounting::{Epsilon, NoiseMultiplier};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::methods::Arrived;
 use dp_pvi_posterior::task::{PrivacySpec, ResolvedTask, StatisticsSpec, UpdateSpec, VipsSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, Released, RunId, SiteState, UnitTable, Units};
+use dp_pvi_privacy::{Ledger, Released, SiteState, UnitTable, Units};
 use ed25519_dalek::SigningKey;
 use indicatif::{ProgressBar, ProgressStyle};
-use plotters::prelude::*;
 
 use super::{Options, ReproduceError};
+use dp_pvi_results::picture::{Chart, Picture, Scale, Series};
 use dp_pvi_simulation::experiment::{Experiment, Session};
-use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_simulation::noise::SeededNoise;
 use dp_pvi_unsealed::Unsealed;
 
 /// One number of a reproduction.
@@ -252,44 +253,23 @@ pub(super) fn counting_table(counted: &[Counted]) -> String {
 
 /// Curves of a metric over ε, one for each method; without protection a level line.
 pub(super) fn chart(file: &Path, title: &str, x: &str, y: &str, lines: &[Line], metric: &str) -> Result<(), ReproduceError> {
-    let failed = |error: &dyn std::fmt::Display| ReproduceError::Result(format!("cannot draw: {error}"));
     let lines: Vec<&Line> = lines.iter().filter(|l| l.metric == metric).collect();
     let mut methods: Vec<&str> = lines.iter().map(|l| l.method.as_str()).collect();
     methods.dedup();
-    let span = |values: &mut dyn Iterator<Item = f64>| {
-        let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
-        let margin = 0.05 * (high - low).max(1e-9);
-        low - margin..high + margin
+    let epsilons = || lines.iter().filter_map(|l| l.epsilon);
+    let (low, high) = (epsilons().fold(f64::INFINITY, f64::min), epsilons().fold(f64::NEG_INFINITY, f64::max));
+    let of = |name| {
+        let points = lines.iter().filter(|l| l.method == name).flat_map(|l| match l.epsilon {
+            Some(epsilon) => vec![(epsilon, l.value)],
+            None => vec![(low, l.value), (high, l.value)],
+        });
+        Series { name, points: points.collect(), ..Series::default() }
     };
-    let across = span(&mut lines.iter().filter_map(|l| l.epsilon));
-    let root = SVGBackend::new(file, (760, 520)).into_drawing_area();
-    root.fill(&WHITE).map_err(|e| failed(&e))?;
-    let mut chart = ChartBuilder::on(&root)
-        .margin(14)
-        .caption(title, ("sans-serif", 20))
-        .x_label_area_size(40)
-        .y_label_area_size(64)
-        .build_cartesian_2d(across.clone(), span(&mut lines.iter().map(|l| l.value)))
-        .map_err(|e| failed(&e))?;
-    chart.configure_mesh().x_desc(x).y_desc(y).draw().map_err(|e| failed(&e))?;
-    for (number, method) in methods.iter().enumerate() {
-        let colour = Palette99::pick(number).to_rgba();
-        let points: Vec<(f64, f64)> = lines
-            .iter()
-            .filter(|l| l.method == *method)
-            .flat_map(|l| match l.epsilon {
-                Some(epsilon) => vec![(epsilon, l.value)],
-                None => vec![(across.start, l.value), (across.end, l.value)],
-            })
-            .collect();
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)))
-            .map_err(|e| failed(&e))?
-            .label(*method)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
-    }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw().map_err(|e| failed(&e))?;
-    root.present().map_err(|e| failed(&e))
+    let mut picture = Picture::new(760.0, 520.0);
+    let axis = |label| Scale { label, ..Scale::default() };
+    let series = methods.into_iter().map(of).collect();
+    picture.chart((0.0, 0.0, 760.0, 520.0), &Chart { title, x: axis(x), y: axis(y), series, named: true });
+    write(file, &picture.to_svg())
 }
 
 #[cfg(test)]

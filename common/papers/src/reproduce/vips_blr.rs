@@ -13,21 +13,23 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_inference::capabilities::statistics::polya_gamma::{Blocks, LogisticStatistics};
 use dp_pvi_inference::capabilities::statistics::total;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::logistic_regression;
-use dp_pvi_posterior::numerics::polya_gamma::{m_step, raise_to, sensitivities};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::polya_gamma::{m_step, raise_to, sensitivities};
+use dp_pvi_models::logistic_regression;
+use dp_pvi_models::prediction::Level;
+use dp_pvi_models::prediction::{Example, Prediction};
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
-use dp_pvi_reading::predictive::{Example, Prediction, Predictor};
-use dp_pvi_reading::summary::Level;
+use dp_pvi_protocol::predictive::Predictor;
 use nalgebra::{DMatrix, DVector};
-use plotters::prelude::*;
 use rand_core::Rng;
 
 use super::erm::{Objective, perturbation};
+use dp_pvi_results::picture::{Anchor, COLOURS, Picture};
+
 use super::vips::{Counted, Line, Progress, Run, chart, counted, counting_table, experiment, write, wrong};
 use super::{Options, ReproduceError};
 use dp_pvi_simulation::experiment::{Session, processors};
@@ -189,7 +191,7 @@ fn predictor_of(task: &ResolvedTask, q: &Gaussian) -> Result<Predictor, Reproduc
 /// The minimiser of a perturbed objective; a form that no product offers.
 fn perturbed(task: &ResolvedTask, table: &RecordTable, epsilon: f64, seed: u64) -> Result<DVector<f64>, ReproduceError> {
     let (sd, ridge) = perturbation(task.feature_bound, epsilon, DELTA);
-    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "objective perturbation", 0) };
+    let mut normal = Normal { stream: dp_pvi_simulation::noise::stream(seed, "objective perturbation", 0) };
     let linear = DVector::from_fn(task.dimension as usize, |_, _| sd * normal.draw());
     let objective = Objective { table, ridge: ridge.max(task.prior.scale.powi(-2)), linear };
     objective.minimise().ok_or_else(|| wrong(&"Newton's method does not end"))
@@ -239,7 +241,7 @@ fn published(task: &ResolvedTask, data: &RecordTable, epsilon: f64, seed: u64) -
     let [first_sd, second_sd] = sensitivities(task.feature_bound).map(|bound| bound * releases.sqrt() / mu);
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
     let level = 1e-4 * data.records().len() as f64;
-    let mut normal = Normal { stream: dp_pvi_simulator::noise::stream(seed, "vips as published", 0) };
+    let mut normal = Normal { stream: dp_pvi_simulation::noise::stream(seed, "vips as published", 0) };
     let prior = prior(task)?;
     let mut q = prior.clone();
     for _ in 0..ROUNDS {
@@ -315,7 +317,6 @@ const SHOWN: usize = 24;
 
 /// The largest coefficients: 95 % intervals of the protected run (thick) beside those without noise (thin).
 fn intervals(file: &Path, task: &ResolvedTask, private: &Predictor, free: &Predictor) -> Result<(), ReproduceError> {
-    let failed = |error: &dyn std::fmt::Display| ReproduceError::Result(format!("cannot draw: {error}"));
     let names = task.parameter_names()?;
     let [private, free] = [private, free].map(|p| {
         let standard = p.posterior();
@@ -330,24 +331,20 @@ fn intervals(file: &Path, task: &ResolvedTask, private: &Predictor, free: &Predi
         low = low.min(private[j].lower).min(free[j].lower);
         high = high.max(private[j].upper).max(free[j].upper);
     }
-    #[allow(clippy::cast_possible_truncation, reason = "places in a picture")]
-    let place = |value: f64| 250 + (480.0 * (value - low) / (high - low).max(1e-9)) as i32;
-    let rows = i32::try_from(order.len()).map_err(|e| failed(&e))?;
-    let height = u32::try_from(56 + 20 * rows).map_err(|e| failed(&e))?;
-    let root = SVGBackend::new(file, (760, height)).into_drawing_area();
-    root.fill(&WHITE).map_err(|e| failed(&e))?;
-    let title = "UCI Adult, epsilon = 1: 95 % intervals (thin: no noise)";
-    root.draw(&Text::new(title, (12, 12), ("sans-serif", 16))).map_err(|e| failed(&e))?;
-    let zero = place(0.0);
-    root.draw(&PathElement::new([(zero, 36), (zero, 40 + 20 * rows)], BLACK.mix(0.3))).map_err(|e| failed(&e))?;
-    for (row, &j) in (0..).zip(&order) {
-        let y = 48 + 20 * row;
-        root.draw(&Text::new(names[j].clone(), (12, y - 8), ("sans-serif", 13))).map_err(|e| failed(&e))?;
-        let ends = |i: &dp_pvi_reading::summary::Interval, y| [(place(i.lower), y), (place(i.upper), y)];
-        root.draw(&PathElement::new(ends(&private[j], y - 2), BLUE.stroke_width(4))).map_err(|e| failed(&e))?;
-        root.draw(&PathElement::new(ends(&free[j], y + 3), BLACK.stroke_width(1))).map_err(|e| failed(&e))?;
+    let place = |value: f64| 250.0 + 480.0 * (value - low) / (high - low).max(1e-9);
+    #[allow(clippy::cast_precision_loss, reason = "at most SHOWN")]
+    let bottom = 40.0 + 20.0 * order.len() as f64;
+    let mut picture = Picture::new(760.0, bottom + 16.0);
+    picture.text((12.0, 24.0), 16.0, Anchor::Start, "UCI Adult, epsilon = 1: 95 % intervals (thin: no noise)");
+    picture.line((place(0.0), 36.0), (place(0.0), bottom), "#9aa7b5", 1.0);
+    let mut y = 48.0;
+    for j in order {
+        picture.text((12.0, y + 4.0), 13.0, Anchor::Start, &names[j]);
+        picture.line((place(private[j].lower), y - 2.0), (place(private[j].upper), y - 2.0), COLOURS[0], 4.0);
+        picture.line((place(free[j].lower), y + 3.0), (place(free[j].upper), y + 3.0), "#1c2430", 1.0);
+        y += 20.0;
     }
-    root.present().map_err(|e| failed(&e))
+    write(file, &picture.to_svg())
 }
 
 fn report(lines: &[Line], epsilons: &[f64], headings: &[String]) -> String {

@@ -23,16 +23,17 @@ use std::fmt::Write as _;
 use dp_pvi_data::load_public;
 use dp_pvi_inference::models::sigmoid_belief::{ClippedImages, ImageStatistics};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_models::sigmoid_belief::Network;
+use dp_pvi_models::sigmoid_belief::hidden::Prepared;
 use dp_pvi_posterior::methods::{Arrived, VipsRule};
-use dp_pvi_posterior::models::sigmoid_belief::Network;
-use dp_pvi_posterior::models::sigmoid_belief::hidden::Prepared;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, StatisticsSpec, UpdateSpec};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::BatchTerms;
+use dp_pvi_schema::Schema;
 use indicatif::ProgressBar;
 use nalgebra::DMatrix;
-use plotters::prelude::*;
+
+use dp_pvi_results::picture::{Anchor, Picture};
 
 use super::vips::{Alone, Line, Progress, Run, chart, counted, counting_table, without_noise, write, wrong};
 use super::{Options, ReproduceError};
@@ -141,7 +142,7 @@ fn free(task: &ResolvedTask, table: &RecordTable, bar: &ProgressBar) -> Result<N
         let terms = ClippedImages::new(ImageStatistics::owned(network, scales, images.sweeps), 1.0, Some(0.0));
         let half = |units: &[usize]| {
             let mut sums = vec![0.0; terms.coordinates()];
-            let mut none = dp_pvi_simulator::noise::stream(0, "no draws", 0);
+            let mut none = dp_pvi_simulation::noise::stream(0, "no draws", 0);
             let mut work = BatchTerms::<RecordTable>::start(&terms, &mut none);
             for chunk in units.chunks(128) {
                 let views: Vec<_> = chunk.iter().map(|&unit| table.unit(unit)).collect();
@@ -191,30 +192,33 @@ const SHOWN: usize = 12;
 
 /// Rows of digits: the test images, then what each network gives back.
 fn digits(file: &std::path::Path, test: &DMatrix<f64>, pictures: &[(u32, Option<f64>, DMatrix<f64>)]) -> Result<(), ReproduceError> {
-    let failed = |error: &dyn std::fmt::Display| ReproduceError::Result(format!("cannot draw: {error}"));
-    let rows = i32::try_from(pictures.len() + 1).map_err(|e| failed(&e))?;
-    let root = SVGBackend::new(file, (220 + 58 * 12, u32::try_from(58 * rows + 4).map_err(|e| failed(&e))?)).into_drawing_area();
-    root.fill(&WHITE).map_err(|e| failed(&e))?;
+    /// Pixels of a digit and the space after it.
+    const STEP: f64 = 58.0;
+    #[allow(clippy::cast_precision_loss, reason = "a few rows")]
+    let height = STEP * (pictures.len() + 1) as f64 + 4.0;
+    let mut drawing = Picture::new(220.0 + STEP * 12.0, height);
     let first = ("test images".to_owned(), test.columns(0, SHOWN).into_owned());
     let name = |batch: &u32, epsilon: &Option<f64>| {
         format!("epsilon {}, {batch}", epsilon.map_or_else(|| "infinite".to_owned(), |e| e.to_string()))
     };
     let all = std::iter::once(first).chain(pictures.iter().map(|(batch, epsilon, picture)| (name(batch, epsilon), picture.clone())));
-    for (row, (name, picture)) in (0..).zip(all) {
-        root.draw(&Text::new(name, (6, row * 58 + 20), ("sans-serif", 15))).map_err(|e| failed(&e))?;
-        for (number, digit) in (0..).zip(picture.column_iter()) {
-            for (place, value) in (0..).zip(digit.iter()) {
+    let mut top = 0.0;
+    for (name, picture) in all {
+        drawing.text((6.0, top + 32.0), 15.0, Anchor::Start, &name);
+        let mut left = 220.0;
+        for digit in picture.column_iter() {
+            for (place, value) in (0_u32..).zip(digit.iter()) {
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 255")]
                 let shade = (255.0 * (1.0 - value.clamp(0.0, 1.0))) as u8;
                 if shade < 250 {
-                    let (x, y) = (220 + number * 58 + 2 * (place % 28), row * 58 + 2 * (place / 28));
-                    let style = RGBColor(shade, shade, shade).filled();
-                    root.draw(&Rectangle::new([(x, y), (x + 2, y + 2)], style)).map_err(|e| failed(&e))?;
+                    drawing.square((left + 2.0 * f64::from(place % 28), top + 2.0 * f64::from(place / 28)), 2.0, shade);
                 }
             }
+            left += STEP;
         }
+        top += STEP;
     }
-    root.present().map_err(|e| failed(&e))
+    write(file, &drawing.to_svg())
 }
 
 fn report(lines: &[Line], batches: &[u32], epsilons: &[f64], constant: f64, seconds: Option<f64>) -> String {

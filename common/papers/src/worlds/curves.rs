@@ -1,12 +1,12 @@
 //! Federations whose labels follow a curve of age, for a test and for the example `curves`.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::models::effects::scales;
-use dp_pvi_posterior::schema::formula::{Cell, Record, RowSpace};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::effects::scales;
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_reading::noise_aware::of_run;
 use dp_pvi_records::RecordTable;
+use dp_pvi_schema::formula::{Cell, Record, RowSpace};
 
 use super::federation::{Random, federate};
 

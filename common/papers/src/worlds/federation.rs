@@ -5,17 +5,19 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::PrivacyUnit;
-use dp_pvi_expfam::any::Gaussian;
 use dp_pvi_inference::methods::{Job, run};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::observation::Precision;
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::numerics::observation::Precision;
+use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History, Posterior};
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{ClientId, Hash, Ledger, NoiseSource, Payload, Purpose, ReleaseId, RunId, SiteState, Units};
-use dp_pvi_reading::noise_aware::{ClosedRound, History, Posterior, of_run};
-use dp_pvi_reading::summary::{Coefficient, coefficients};
+use dp_pvi_privacy::{Ledger, NoiseSource, Purpose, SiteState, Units};
+use dp_pvi_protocol::summary::{Coefficient, coefficients};
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::public::Extra;
 use dp_pvi_unsealed::{Sealed, Unsealed};
@@ -438,9 +440,9 @@ impl NoiseSource for Seeded {
     type Stream = ChaCha20Rng;
 
     fn stream(&self, release: &ReleaseId, step: u64, purpose: Purpose) -> Result<ChaCha20Rng, NoRandomness> {
-        let purpose = format!("{purpose:?}");
-        let key = Hash::of("coverage", &[&self.0.to_le_bytes(), release.to_string().as_bytes(), &step.to_le_bytes(), purpose.as_bytes()]);
-        Ok(ChaCha20Rng::from_seed(key.0))
+        // Not of the task: a changed word in it draws nothing anew.
+        let key = format!("{} {} {} {} {step} {purpose:?}", self.0, release.run.number, release.client, release.round);
+        Ok(ChaCha20Rng::from_seed(Hash::of("coverage", &[key.as_bytes()]).0))
     }
 }
 

@@ -5,14 +5,15 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_forecast::{Forecast, unprotected};
-use dp_pvi_posterior::models::rows::Rows;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::prediction::Level;
+use dp_pvi_models::rows::Rows;
+use dp_pvi_posterior::methods::noise_aware::History;
+use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_reading::noise_aware::{History, of_run};
-use dp_pvi_reading::predictive::Predictor;
-use dp_pvi_reading::summary::Level;
+use dp_pvi_protocol::predictive::Predictor;
 use dp_pvi_records::RecordTable;
+use dp_pvi_results::forecast::{Forecast, unprotected};
 
 /// What one run gave.
 pub(crate) struct Outcome {

@@ -5,13 +5,15 @@
 use dp_pvi_inference::methods::Job;
 use dp_pvi_inference::methods::natural_gradient::Terms;
 use dp_pvi_inference::models;
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::agreement::SiteReleases;
+use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, UpdateSpec};
+use dp_pvi_privacy::SiteState;
 use dp_pvi_privacy::mechanism::{SumMechanism, Term};
-use dp_pvi_privacy::{ClientId, SiteState};
-use dp_pvi_reading::agreement::{Agreement, SiteReleases, Tested, of_run};
-use dp_pvi_reading::noise_aware::{ClosedRound, History};
 use dp_pvi_records::RecordTable;
+use dp_pvi_results::agreement::{Agreement, Tested, of_run};
 
 /// Values of the four numbers, with their probabilities where a site has no shift.
 const VALUES: [&[f64]; 4] = [&[-1.5, -0.5, 0.5, 1.5], &[-1.2, 0.0, 1.2], &[-1.2, 0.0, 1.2], &[0.0, 1.0]];

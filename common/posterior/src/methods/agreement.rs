@@ -1,10 +1,10 @@
-//! What every site released under local trust, and why sites are not compared. The mathematics of the comparison is [`crate::numerics::agreement`]; what a site's
+//! What every site released under local trust, and why sites are not compared. The mathematics of the comparison is [`dp_pvi_math::agreement`]; what a site's
 //! releases say of the coefficients is told by the rooms of the methods.
 
 use crate::methods::noise_aware::{ClosedRound, History};
-use crate::models::ModelSpec;
-pub use crate::numerics::agreement::Compared;
-pub(crate) use crate::numerics::agreement::{Allowance, Evidence, compare};
+pub use dp_pvi_math::agreement::Compared;
+pub(crate) use dp_pvi_math::agreement::{Allowance, Evidence, compare};
+use dp_pvi_models::ModelSpec;
 
 /// What every site released in a run under local trust.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +75,6 @@ pub enum NotTested {
 /// a logarithm, 1 for a probit, and the noise's for a number.
 #[must_use]
 pub fn allowance(model: &ModelSpec) -> Allowance {
-    let unit = model.rules().outcome_sd();
+    let unit = model.rules().response().sd;
     Allowance { intercept: 0.15 * unit, others: 0.05 * unit }
 }

@@ -6,8 +6,8 @@ use dp_pvi_accounting::{DpEvent, Epsilon, Method, NoiseMultiplier, calibrate};
 
 use super::price::{visit_events, whole_loss};
 use super::{Setting, UpdateSpec};
-use crate::spec::check::{checked, invalid};
-use crate::spec::{PrivacySpec, TaskError};
+use dp_pvi_models::spec::check::{checked, invalid};
+use dp_pvi_models::spec::{PrivacySpec, TaskError};
 
 /// Smallest z for which all visits of the update `with(z)` together cost at most the ε of the setting.
 ///
@@ -20,8 +20,8 @@ pub(crate) fn calibrated(setting: &Setting<'_>, with: impl Fn(NoiseMultiplier) -
     let epsilon = epsilon.unwrap_or(Epsilon::ZERO);
     if visit_events(&probe, setting, 0..setting.visits())?.len() == 1 {
         let failed = Cell::new(None);
-        let event = |z: NoiseMultiplier| match with(z).rules().event(setting, 0) {
-            Ok(event) => repeated(event, setting.visits()),
+        let event = |z: NoiseMultiplier| match with(z).visit(setting, 0) {
+            Ok(visit) => repeated(visit.event, setting.visits()),
             Err(error) => {
                 failed.set(Some(error));
                 DpEvent::NonPrivate

@@ -1,8 +1,8 @@
 //! What several methods ask of a task.
 
 use super::Setting;
-use crate::spec::check::invalid;
-use crate::spec::{TaskError, Trust};
+use dp_pvi_models::spec::check::invalid;
+use dp_pvi_models::spec::{TaskError, Trust};
 
 /// An update that is protected states its ε.
 pub(crate) fn requires_epsilon(task: &Setting<'_>, update: &str) -> Result<(), TaskError> {

@@ -8,7 +8,7 @@
 use crate::methods::agreement::SiteReleases;
 use crate::methods::noise_aware::Absent;
 use crate::methods::{Arrived, PviRule, Rule, Setting};
-use crate::numerics::scales::Spread;
+use dp_pvi_math::scales::Spread;
 
 /// What a run says without one site.
 #[derive(Debug, Clone, PartialEq)]

@@ -22,7 +22,6 @@ pub mod pvi;
 pub mod rehearsal;
 mod rule;
 pub(crate) mod scaled;
-pub mod schedule;
 pub mod sep;
 mod setting;
 pub mod shards;
@@ -35,7 +34,7 @@ use std::fmt::{Display, Formatter};
 use std::ops::Range;
 
 use dp_pvi_accounting::{DpEvent, NoiseMultiplier};
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_names::PayloadKind;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -59,9 +58,9 @@ use self::agreement::{Compared, NotTested, SiteReleases};
 use self::divided::{Divided, Undividable};
 use self::noise_aware::{Absent, Contribution, History, Posterior};
 use self::rehearsal::{NotForecast, Sent, Stage};
-use self::schedule::Damping;
-use crate::spec::check::{checked, invalid};
-use crate::spec::{ScheduleSpec, TaskError};
+use dp_pvi_math::damping::Damping;
+use dp_pvi_models::spec::check::{checked, invalid};
+use dp_pvi_models::spec::{ScheduleSpec, TaskError};
 
 /// Local updates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -134,8 +133,21 @@ pub(crate) struct VisitForm {
     pub(crate) event: DpEvent,
     /// What is sent.
     pub(crate) message: MessageForm,
-    /// The sum that it releases, if that is what it sends.
+    /// The sum that it releases, if that is what it sends: what may be aggregated.
     pub(crate) sum: Option<SumSpec>,
+}
+
+impl VisitForm {
+    /// A visit that releases a sum.
+    pub(crate) fn of_sum(sum: SumSpec, task: &Setting<'_>) -> Result<Self, TaskError> {
+        let mechanism = sum.mechanism(task)?;
+        Ok(Self { event: mechanism.event(), message: MessageForm::of_sum(&mechanism), sum: Some(sum) })
+    }
+
+    /// A visit that sends so many numbers, which are no sum.
+    pub(crate) fn of_values(event: DpEvent, coordinates: u64) -> Self {
+        Self { event, message: MessageForm { kind: PayloadKind::Values, coordinates }, sum: None }
+    }
 }
 
 /// What a site keeps between its visits, beside its records.
@@ -166,113 +178,31 @@ impl SiteStateForm {
     }
 }
 
-/// What an update says about itself.
+/// What an update says about itself. The first six functions make an update; the others are for updates that can do more.
 pub(crate) trait UpdateRules: Display {
     /// Refuses numbers out of range and tasks that the update cannot serve.
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError>;
 
-    /// What one visit is to an accountant. Pure: no data is read.
-    fn event(&self, task: &Setting<'_>, visit: u32) -> Result<DpEvent, TaskError>;
+    /// What every visit is, by its number. Pure: no data is read. A plan of thousands of visits is read many times: what visits share is computed before
+    /// the first one.
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a>;
 
-    /// The sum that a visit releases, if that is what it sends: what may be aggregated.
-    fn sum(&self, task: &Setting<'_>, visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        let _ = (task, visit);
-        Ok(None)
-    }
+    /// What it needs and what it allows.
+    fn traits(&self) -> Traits;
 
-    /// What a site sends at a visit.
-    fn message(&self, task: &Setting<'_>, visit: u32) -> Result<MessageForm, TaskError>;
-
-    /// Hands over these visits in order, as they are one by one. Where visits share a budget, the shares are added up once for all of
-    /// them: a plan of thousands of visits is read many times.
-    fn each_visit(
-        &self,
-        task: &Setting<'_>,
-        visits: Range<u32>,
-        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
-    ) -> Result<(), TaskError> {
-        visits.into_iter().try_for_each(|visit| {
-            take(VisitForm { event: self.event(task, visit)?, message: self.message(task, visit)?, sum: self.sum(task, visit)? })
-        })
-    }
-
-    /// Passes over a site's records (steps, sweeps, fits of shards) in a visit, at most.
-    fn passes(&self) -> u32;
-
-    /// Length of the state that [`rule`](Self::rule) moves, without building it.
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
-        task.family_len()
-    }
-
-    /// Most terms of norm C in what a site sends that declared so many units: one a unit, unless the terms are something else.
-    fn most_terms(&self, units: u64) -> u64 {
-        units
-    }
-
-    /// What a site keeps.
-    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm;
+    /// What the server and a site keep from visit to visit.
+    fn state(&self, task: &Setting<'_>) -> StateForm;
 
     /// How the state moves.
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule>;
 
-    /// Whether what is sent is protected.
-    fn is_private(&self) -> bool {
-        true
-    }
+    /// What is released at a visit, in words: "at every visit …".
+    fn released(&self) -> String;
 
-    /// Whether the unit of privacy is the site.
-    fn protects_sites(&self) -> bool {
-        false
-    }
-
-    /// Whether an update still means the same when λ has moved on since: a change of natural parameters does, a gradient at λ does not.
-    fn is_asynchronous(&self) -> bool {
-        false
-    }
-
-    /// Whether the server learns scales that coefficients share, after each round.
-    fn learns_scales(&self) -> bool {
-        false
-    }
-
-    /// Whether sites send what tells the scale of an observation's noise, so that it can be learned.
-    fn learns_noise_scale(&self) -> bool {
-        false
-    }
-
-    /// Whether a site can send the coordinates that all sites have and its own effects, and nothing for those of others.
-    fn carries_site_effects(&self) -> bool {
-        false
-    }
-
-    /// Whether what a site computes knows that a record's predictor has a part without a coefficient; and coefficients have priors of their own.
-    fn carries_offsets(&self) -> bool {
-        true
-    }
-
-    /// The update's name, where a unit's shard may follow from its number among the units.
-    fn cuts_by_position(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Standard deviation of an observation's noise, where a state has learned it.
-    fn learned_noise(&self, state: &[f64]) -> Option<f64> {
-        let _ = state;
-        None
-    }
-
-    /// Whether [`Self::noise_aware`] may have an answer; else why it never has one.
-    fn noise_is_known(&self) -> Result<(), Absent> {
-        Err(if self.is_private() { Absent::Unknown } else { Absent::NoNoise })
-    }
-
-    /// The noise-aware posterior of a run with a public history.
-    ///
-    /// # Errors
-    /// Why there is none.
-    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
-        let _ = (task, history);
-        Err(Absent::Unknown)
+    /// What somebody should know before a run, in sentences.
+    fn warnings(&self, task: &Setting<'_>) -> Vec<String> {
+        let _ = task;
+        Vec::new()
     }
 
     /// The same update with this noise, and what its defaults make of it: for forecasts under another ε.
@@ -290,39 +220,31 @@ pub(crate) trait UpdateRules: Display {
         Err(NotForecast::Update)
     }
 
-    /// Whether [`Self::noise_aware_without`] or [`Self::released_factor`] may have an answer.
-    fn sums_can_be_parted(&self) -> bool {
-        false
-    }
-
-    /// The noise-aware posterior that the same sums give without one site's part in them. States that are not known are empty.
-    ///
-    /// # Errors
-    /// Why there is none.
-    fn noise_aware_without(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
-        let _ = (task, history, part);
-        Err(Absent::Unknown)
-    }
-
-    /// λ_k: what a site's released sums added to the posterior as it came out of the run, weighted as the rule weights rounds. `None` where the
-    /// rule adds up no sums, or where one of them is not known.
-    fn released_factor(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Option<Vec<f64>> {
-        let _ = (task, history, part);
+    /// Standard deviation of an observation's noise, where a state has learned it.
+    fn learned_noise(&self, state: &[f64]) -> Option<f64> {
+        let _ = state;
         None
     }
 
-    /// Whether [`Self::agreement`] may have an answer; else why it never has one.
-    fn sites_are_comparable(&self) -> Result<(), NotTested> {
-        Err(if self.is_private() { NotTested::Update } else { NotTested::NoNoise })
-    }
-
-    /// Every site against all others, under local trust; `None` for a site that released no gradient.
+    /// What makes the posterior of a run noise-aware.
     ///
     /// # Errors
-    /// Why nothing was compared.
-    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
-        let _ = (task, releases);
-        self.sites_are_comparable().and(Err(NotTested::Update))
+    /// Why it never is.
+    fn noise_aware(&self) -> Result<&dyn NoiseAware, Absent> {
+        Err(if self.traits().is_private { Absent::Unknown } else { Absent::NoNoise })
+    }
+
+    /// What takes one site's part out of released sums, where the rule adds such up.
+    fn parted(&self) -> Option<&dyn Parted> {
+        None
+    }
+
+    /// What compares every site with all others.
+    ///
+    /// # Errors
+    /// Why they are never compared.
+    fn comparable(&self) -> Result<&dyn Comparable, NotTested> {
+        Err(if self.traits().is_private { NotTested::Update } else { NotTested::NoNoise })
     }
 
     /// The posterior without what one site released, under local trust.
@@ -333,15 +255,92 @@ pub(crate) trait UpdateRules: Display {
         let _ = (task, releases, site);
         Err(Undividable::Update)
     }
+}
 
-    /// What somebody should know before a run, in sentences.
-    fn warnings(&self, task: &Setting<'_>) -> Vec<String> {
-        let _ = task;
-        Vec::new()
+/// What a visit is, by its number.
+pub(crate) type Visits<'a> = Box<dyn Fn(u32) -> Result<VisitForm, TaskError> + 'a>;
+
+/// What an update needs and what it allows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traits {
+    /// Passes over a site's records (steps, sweeps, fits of shards) in a visit, at most.
+    pub(crate) passes: u32,
+    /// Most terms of norm C in what a site sends; one a unit, where there is no number.
+    pub(crate) terms: Option<u64>,
+    /// Whether what is sent is protected.
+    pub(crate) is_private: bool,
+    /// Whether the unit of privacy is the site.
+    pub(crate) protects_sites: bool,
+    /// Whether an update still means the same when λ has moved on since: a change of natural parameters does, a gradient at λ does not.
+    pub(crate) is_asynchronous: bool,
+    /// Whether the server learns scales that coefficients share, after each round.
+    pub(crate) learns_scales: bool,
+    /// Whether sites send what tells the scale of an observation's noise, so that it can be learned.
+    pub(crate) learns_noise_scale: bool,
+    /// Whether a site can send the coordinates that all sites have and its own effects, and nothing for those of others.
+    pub(crate) carries_site_effects: bool,
+    /// Whether what a site computes knows that a record's predictor has a part without a coefficient; and coefficients have priors of their own.
+    pub(crate) carries_offsets: bool,
+    /// The update's name, where a unit's shard may follow from its number among the units.
+    pub(crate) cuts_by_position: Option<&'static str>,
+}
+
+impl Traits {
+    /// An update that protects units, sends one term a unit, knows a record's offset, and allows nothing else.
+    pub(crate) const fn of_passes(passes: u32) -> Self {
+        Self {
+            passes,
+            terms: None,
+            is_private: true,
+            protects_sites: false,
+            is_asynchronous: false,
+            learns_scales: false,
+            learns_noise_scale: false,
+            carries_site_effects: false,
+            carries_offsets: true,
+            cuts_by_position: None,
+        }
     }
+}
 
-    /// What is released at a visit, in words: "at every visit …".
-    fn released(&self) -> String;
+/// What the server and a site keep from visit to visit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StateForm {
+    /// Length of the state that [`UpdateRules::rule`] moves.
+    pub(crate) len: u64,
+    /// What a site keeps.
+    pub(crate) site: SiteStateForm,
+}
+
+/// An update whose released sums say how far its noise reaches.
+pub(crate) trait NoiseAware {
+    /// The noise-aware posterior of a run with a public history.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn posterior(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent>;
+}
+
+/// An update out of whose released sums one site's part can be taken.
+pub(crate) trait Parted {
+    /// The noise-aware posterior that the same sums give without one site's part in them. States that are not known are empty.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn without(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Result<Posterior, Absent>;
+
+    /// λ_k: what a site's released sums added to the posterior as it came out of the run, weighted as the rule weights rounds. `None` where one of them
+    /// is not known.
+    fn factor(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Option<Vec<f64>>;
+}
+
+/// An update whose releases say of every site what it would say of the others.
+pub(crate) trait Comparable {
+    /// Every site against all others, under local trust; `None` for a site that released no gradient.
+    ///
+    /// # Errors
+    /// Why nothing was compared.
+    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested>;
 }
 
 /// What an update may use where it makes its numbers explicit.
@@ -385,7 +384,23 @@ impl UpdateSpec {
     /// Whether what is sent is protected; otherwise ε = ∞.
     #[must_use]
     pub fn is_private(&self) -> bool {
-        self.rules().is_private()
+        self.rules().traits().is_private
+    }
+
+    /// What a visit is.
+    pub(crate) fn visit(&self, task: &Setting<'_>, visit: u32) -> Result<VisitForm, TaskError> {
+        (self.rules().visits(task))(visit)
+    }
+
+    /// Hands over these visits in order.
+    pub(crate) fn each_visit(
+        &self,
+        task: &Setting<'_>,
+        visits: Range<u32>,
+        mut take: impl FnMut(VisitForm) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let form = self.rules().visits(task);
+        visits.into_iter().try_for_each(|visit| take(form(visit)?))
     }
 
     /// What is released, in words: "at every visit …".

@@ -6,12 +6,12 @@ use dp_pvi_accounting::{Composition, Prices, PrivacyLoss};
 use dp_pvi_accounting::{Delta, DpEvent};
 
 use super::{Setting, UpdateSpec};
-use crate::spec::TaskError;
+use dp_pvi_models::spec::TaskError;
 
 /// What these visits of one site are, in order: each event with the number of visits in a row that are it.
 pub(crate) fn visit_events(update: &UpdateSpec, setting: &Setting<'_>, visits: Range<u32>) -> Result<Vec<(DpEvent, u64)>, TaskError> {
     let mut events: Vec<(DpEvent, u64)> = Vec::new();
-    update.rules().each_visit(setting, visits, &mut |visit| {
+    update.each_visit(setting, visits, |visit| {
         match events.last_mut() {
             Some((last, count)) if *last == visit.event => *count += 1,
             _ => events.push((visit.event, 1)),

@@ -1,12 +1,12 @@
 //! A run on rows that were drawn from public values, in place of records: what a round's messages would be, noise included. Forecasts are made of it,
 //! and nothing that a site computes.
 //!
-//! All sites have the same mix of [rows](crate::models::rows), in proportion to their declared sizes.
+//! All sites have the same mix of [rows](dp_pvi_models::rows), in proportion to their declared sizes.
 
 use super::{Setting, SumSpec};
-use crate::models::predictor::Predictor;
-use crate::models::rows::Rows;
-use crate::numerics::draws::Draws;
+use dp_pvi_math::draws::Draws;
+use dp_pvi_models::predictor::Predictor;
+use dp_pvi_models::rows::Rows;
 
 /// A site of a round.
 #[derive(Debug, Clone, Copy)]

@@ -3,11 +3,11 @@
 //! The state is [state of the rule | τ²]. What the rule does and what sites compute is unchanged: their factors are likelihoods, and the prior is the server's
 //! alone. The first round, whose answers come from the prior's mean, leaves τ as it is. Post-processing of released values.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
 
 use super::{Arrived, Rule, Setting, Step};
-use crate::numerics::scales::NoisyScales;
-use crate::spec::Prior;
+use dp_pvi_math::scales::NoisyScales;
+use dp_pvi_models::spec::Prior;
 
 /// What a round tells of the likelihood with its noise considered, [p; P] as [`NoisyScales::new`] takes it, from the rule's state.
 pub(super) type Told = Box<dyn Fn(&[f64], &Arrived<'_>) -> Option<Vec<f64>> + Send + Sync>;

@@ -1,14 +1,16 @@
 //! What a method is told of its task: the model, the family, the prior, the public facts of the schema, the order of work and the
 //! guarantee; not what the update is.
 
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::any::Family;
 
-use crate::models::{LearnedScale, ModelSpec, Ranges};
-use crate::numerics::observation::Precision;
-use crate::schema::Schema;
-use crate::spec::{
-    self, AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
+use dp_pvi_math::observation::Precision;
+use dp_pvi_models::response::ResponseKind;
+use dp_pvi_models::spec;
+use dp_pvi_models::spec::{
+    AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
 };
+use dp_pvi_models::{LearnedScale, ModelSpec, Ranges};
+use dp_pvi_schema::Schema;
 
 /// A task as models and methods see it. The fields are those of the task's document.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +78,7 @@ impl Setting<'_> {
         let rows = self.design.and_then(|design| Prior::of_rows(self.prior, &self.parsed_schema().ok()?, Some(design)).ok());
         // A task that was checked has a schema and priors of its terms.
         let rows = rows.unwrap_or_else(|| Prior::isotropic(self.prior, self.features as usize));
-        self.model.rules().prior(rows, self.prior)
+        self.model.rules().parameters(self.features).prior(rows, self.prior)
     }
 
     /// The prior of every parameter in a state, which ends with the scales that were learned.
@@ -154,7 +156,7 @@ impl Setting<'_> {
     /// # Errors
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn ranges(&self) -> Result<Ranges, TaskError> {
-        Ok(Ranges { row: self.feature_bound, label: self.parsed_schema()?.max_abs_target() })
+        Ok(Ranges::of(&self.parsed_schema()?, self.feature_bound))
     }
 
     /// Norm of what the bound of a record's curvature is multiplied by in the Gram matrix.
@@ -165,7 +167,7 @@ impl Setting<'_> {
         let rules = self.model.rules();
         match rules.many_rows() {
             None => Ok(self.feature_bound * self.feature_bound),
-            Some(_) => Ok(rules.lengths(&self.parsed_schema()?).gram),
+            Some(_) => Ok(rules.bounds(self.ranges()?).lengths.gram),
         }
     }
 
@@ -180,7 +182,7 @@ impl Setting<'_> {
     /// # Errors
     /// As [`Self::ranges`].
     pub fn gradient_bound(&self) -> Result<Option<f64>, TaskError> {
-        Ok(self.model.rules().gradient_bound(self.ranges()?).map(|bound| self.max_weight() * bound))
+        Ok(self.model.rules().bounds(self.ranges()?).gradient.map(|bound| self.max_weight() * bound))
     }
 
     /// The schema.
@@ -189,7 +191,7 @@ impl Setting<'_> {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
         let schema = spec::schema(self.schema, self.design)?;
-        Ok(if self.model.rules().predicts_counts() { schema.with_whole_label() } else { schema })
+        Ok(if matches!(self.model.rules().response().kind, ResponseKind::Count) { schema.with_whole_label() } else { schema })
     }
 }
 

@@ -1,11 +1,11 @@
 //! A visit's noised sum, and what a site sends that releases it.
 
 use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier, SamplingRate, Terms};
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_names::PayloadKind;
 use dp_pvi_privacy::mechanism::{LatticeSum, ShareSum, SumMechanism};
 
 use super::{MessageForm, Setting};
-use crate::spec::{AggregationSpec, TaskError};
+use dp_pvi_models::spec::{AggregationSpec, TaskError};
 
 /// A visit's sum of clipped terms, before anybody says who adds the noise.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,10 @@
 //! A learned scale of the observations for rules that move λ by the sites' changes: 1/σ² ~ Gamma has one factor of every site too.
 //!
 //! The state is [state of the rule | shape, rate], and what a site sends ends with the changes of its own shape and rate, ½ Σ w and ½σ² Σ w t of its records at its fit. With
-//! the prior's they add up to q(1/σ²) of [`observation`](crate::numerics::observation), and σ² := rate/shape is what sites fit with at their next visit. Nothing here is noised.
+//! the prior's they add up to q(1/σ²) of [`observation`](dp_pvi_math::observation), and σ² := rate/shape is what sites fit with at their next visit. Nothing here is noised.
 
 use super::{Arrived, PviRule, Rule, Step};
-use crate::numerics::observation::Precision;
+use dp_pvi_math::observation::Precision;
 
 /// A rule of changes with the two numbers behind λ.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ impl Rule for WithScale {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use dp_pvi_expfam::any::Family;
+    use dp_pvi_math::expfam::any::Family;
 
     use super::WithScale;
     use crate::methods::{Arrived, PviRule, Rule};
-    use crate::numerics::floor::PrecisionFloor;
-    use crate::numerics::observation::Precision;
+    use dp_pvi_math::floor::PrecisionFloor;
+    use dp_pvi_math::observation::Precision;
 
     /// The two numbers move with λ, and where they cannot, or λ cannot, the correction says what was left out.
     #[test]

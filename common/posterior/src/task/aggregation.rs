@@ -4,7 +4,7 @@ use dp_pvi_accounting::DpEvent;
 use dp_pvi_accounting::{PrivacyLoss, epsilon_upper};
 
 use super::{ResolvedTask, ScheduleSpec, SumSpec, TaskError, Trust};
-use crate::spec::check::{invalid, require};
+use dp_pvi_models::spec::check::{invalid, require};
 
 /// An event, and under aggregation what a site's own part is if everything else is known.
 type Charge = (DpEvent, Option<DpEvent>);
@@ -28,7 +28,7 @@ impl ResolvedTask {
                     self.min_sites <= spec.sites,
                     "min_sites is above the number of sites of [aggregation]: lower it, or name all sites",
                 )?;
-                self.update.rules().each_visit(&self.setting(), 0..self.visits(), &mut |visit| match visit.sum {
+                self.update.each_visit(&self.setting(), 0..self.visits(), |visit| match visit.sum {
                     Some(_) => Ok(()),
                     None => invalid("this update has no sum that could be aggregated: use trust = \"local\""),
                 })
@@ -41,7 +41,7 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers out of range.
     pub fn sum(&self, visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.update.rules().sum(&self.setting(), visit)
+        Ok(self.update.visit(&self.setting(), visit)?.sum)
     }
 
     /// What a visit is to an accountant if all other sites' shares of the noise are known; only under aggregation.
@@ -62,7 +62,7 @@ impl ResolvedTask {
             return self.visit_events(visits);
         }
         let mut events: Vec<(DpEvent, u64)> = Vec::new();
-        self.update.rules().each_visit(&self.setting(), visits, &mut |visit| {
+        self.update.each_visit(&self.setting(), visits, |visit| {
             let event = self.fallback_of(visit.sum)?.unwrap_or(visit.event);
             match events.last_mut() {
                 Some((last, count)) if *last == event => *count += 1,
@@ -79,7 +79,7 @@ impl ResolvedTask {
     /// Numbers that do not fit the lattice.
     pub fn visit_charges(&self, visits: std::ops::Range<u32>) -> Result<Vec<(Charge, u64)>, TaskError> {
         let mut charges: Vec<(Charge, u64)> = Vec::new();
-        self.update.rules().each_visit(&self.setting(), visits, &mut |visit| {
+        self.update.each_visit(&self.setting(), visits, |visit| {
             let charge = (visit.event, self.fallback_of(visit.sum)?);
             match charges.last_mut() {
                 Some((last, count)) if *last == charge => *count += 1,
@@ -107,7 +107,7 @@ impl ResolvedTask {
             return Ok(None);
         }
         let mut events = Vec::new();
-        self.update.rules().each_visit(&self.setting(), 0..visits, &mut |visit| {
+        self.update.each_visit(&self.setting(), 0..visits, |visit| {
             events.extend(self.fallback_of(visit.sum)?);
             Ok(())
         })?;

@@ -5,10 +5,10 @@ use dp_pvi_accounting::{DpEvent, PrivacyUnit, Terms};
 use dp_pvi_privacy::mechanism::MAX_UNITS;
 
 use super::{ResolvedTask, TaskError, Trust, UpdateSpec};
-use crate::schema::Schema;
-use crate::spec::check::{invalid, require};
-use crate::spec::texts::check_texts;
-pub use crate::spec::texts::is_plain_text;
+use dp_pvi_models::spec::check::{invalid, require};
+use dp_pvi_models::spec::texts::check_texts;
+pub use dp_pvi_models::spec::texts::is_plain_text;
+use dp_pvi_schema::Schema;
 
 /// Visits of one site.
 pub const MAX_VISITS: u32 = 100_000;
@@ -68,7 +68,7 @@ impl ResolvedTask {
 
     /// Refuses more passes over the records than anybody could mean: a site computes all of them once it has paid for the visit.
     fn check_passes(&self) -> Result<(), TaskError> {
-        let (passes, visits) = (u64::from(self.update.rules().passes()), u64::from(self.visits()));
+        let (passes, visits) = (u64::from(self.update.rules().traits().passes), u64::from(self.visits()));
         if passes <= MAX_PASSES_OF_A_VISIT && passes * visits <= MAX_PASSES {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl ResolvedTask {
         check_numbers(self.state_len(), "numbers of the state")?;
         check_numbers(self.site_state().len() as u64, "numbers that a site keeps")?;
         // Whoever read a task may ask it for the event and the message of every visit.
-        self.update.rules().each_visit(&self.setting(), 0..self.visits(), &mut |visit| {
+        self.update.each_visit(&self.setting(), 0..self.visits(), |visit| {
             require(visit.message.coordinates > 0, "a visit would send nothing: the model has no parameters")?;
             check_numbers(visit.message.coordinates, "numbers of a message")
         })
@@ -92,7 +92,7 @@ impl ResolvedTask {
     /// Length of the state that the task's [`rule`](Self::rule) moves, without building it.
     #[must_use]
     pub fn state_len(&self) -> u64 {
-        self.update.rules().state_len(&self.setting())
+        self.update.rules().state(&self.setting()).len
     }
 
     /// Most units that a site may declare.
@@ -104,7 +104,7 @@ impl ResolvedTask {
     /// Numbers that do not fit the lattice.
     pub fn most_units(&self) -> Result<u64, TaskError> {
         let aggregated = match (&self.aggregation, self.sum(0)?) {
-            (Some(spec), Some(sum)) if sum.terms == Terms::Units => spec.max_units,
+            (Some(spec), Some(sum)) if sum.terms != Terms::ShardResults => spec.max_units,
             _ => MAX_UNITS,
         };
         Ok(self.privacy.max_units.unwrap_or(MAX_UNITS).min(aggregated))
@@ -118,8 +118,10 @@ impl ResolvedTask {
     /// Numbers that do not fit the lattice.
     pub fn sum_of_site(&self, visit: u32, units: u64) -> Result<Option<(DpEvent, u64)>, TaskError> {
         match self.message(visit)?.kind {
-            dp_pvi_privacy::PayloadKind::Lattice { .. } => Ok(Some((self.visit_event(visit)?, self.update.rules().most_terms(units)))),
-            dp_pvi_privacy::PayloadKind::Masked { .. } | dp_pvi_privacy::PayloadKind::Values => Ok(None),
+            dp_pvi_names::PayloadKind::Lattice { .. } => {
+                Ok(Some((self.visit_event(visit)?, self.update.rules().traits().terms.unwrap_or(units))))
+            }
+            dp_pvi_names::PayloadKind::Masked { .. } | dp_pvi_names::PayloadKind::Values => Ok(None),
         }
     }
 

@@ -4,10 +4,10 @@
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 
 use super::{ResolvedTask, ScheduleSpec, TaskError};
-use crate::models::reach::Reach;
-use crate::schema::Schema;
-use crate::spec::check::{invalid, positive, require};
-use crate::spec::refuse;
+use dp_pvi_models::reach::Reach;
+use dp_pvi_models::spec::check::{invalid, positive, require};
+use dp_pvi_models::spec::refuse;
+use dp_pvi_schema::Schema;
 
 impl ResolvedTask {
     /// Refuses documents that contradict themselves or that this engine cannot compute.
@@ -19,15 +19,15 @@ impl ResolvedTask {
         self.check_privacy(&schema)?;
         self.check_aggregation()?;
         self.update.rules().check(&self.setting())?;
-        let (update, model) = (self.update.rules().carries_offsets(), self.model.rules());
-        crate::spec::check_offset(&schema, self.design.as_ref(), update && model.takes_offsets())?;
-        crate::spec::check_weights(&schema, self.design.as_ref(), update && model.is_linear())?;
+        let (update, model) = (self.update.rules().traits().carries_offsets, self.model.rules());
+        dp_pvi_models::spec::check_offset(&schema, self.design.as_ref(), update && model.takes_offsets())?;
+        dp_pvi_models::spec::check_weights(&schema, self.design.as_ref(), update && model.is_linear())?;
         self.check_priors(&schema)?;
         if let Some(reach) = Reach::of(&self.model, &schema, &self.setting().priors()) {
             reach.check(&self.model, &schema)?;
         }
         require(
-            model.learned_scale().is_none() || self.update.rules().learns_noise_scale(),
+            model.learned_scale().is_none() || self.update.rules().traits().learns_noise_scale,
             "scale = \"learned\" needs an update in which sites send what tells it: use update = \"natural-gradient\", or \"pvi\" without protection, or state \
              the scale as a number",
         )?;
@@ -45,7 +45,7 @@ impl ResolvedTask {
         let rules = self.model.rules();
         let same = same_bound
             && self.features == schema.dimension()
-            && self.dimension == rules.parameters(self.features)
+            && self.dimension == rules.parameters(self.features).count()
             && self.max_nonzeros == schema.max_nonzeros();
         require(
             same,
@@ -59,8 +59,7 @@ impl ResolvedTask {
             self.design.as_ref().is_none_or(|design| design.without_intercept != rules.has_intercept()),
             "whether rows have an intercept is not what the model says: use the same version on both sides",
         )?;
-        crate::spec::check_design(schema)?;
-        crate::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;
+        dp_pvi_models::spec::Prior::of_rows(self.prior, schema, self.design.as_ref())?;
         rules.check(schema)
     }
 
@@ -70,15 +69,15 @@ impl ResolvedTask {
     /// The site is not in the list.
     pub fn site(&self, name: &str) -> Result<Option<u32>, TaskError> {
         let schema = self.parsed_schema()?.of_site(name)?;
-        Ok(schema.design().and_then(crate::schema::formula::Design::own_site))
+        Ok(schema.design().and_then(dp_pvi_schema::formula::Design::own_site))
     }
 
     /// Priors of single coefficients, and scales that several share.
     fn check_priors(&self, schema: &Schema) -> Result<(), TaskError> {
-        let groups = schema.design().map_or(&[][..], crate::schema::formula::Design::scale_groups);
-        let (prior, rules) = (self.setting().priors(), self.update.rules());
+        let groups = schema.design().map_or(&[][..], dp_pvi_schema::formula::Design::scale_groups);
+        let (prior, update) = (self.setting().priors(), self.update.rules().traits());
         let own = !prior.groups.is_empty() || self.design.as_ref().is_some_and(|design| !design.priors.is_empty());
-        if own && !(self.model.rules().is_linear() && rules.carries_offsets()) {
+        if own && !(self.model.rules().is_linear() && update.carries_offsets) {
             return refuse(
                 self.design.as_ref(),
                 |term| groups.iter().any(|group| group.term == term),
@@ -87,7 +86,7 @@ impl ResolvedTask {
             );
         }
         let design = self.design.as_ref();
-        if design.is_some_and(|design| !design.sites.is_empty()) && !rules.carries_site_effects() {
+        if design.is_some_and(|design| !design.sites.is_empty()) && !update.carries_site_effects {
             return refuse(
                 design,
                 |term| term.starts_with('(') && term.ends_with("| site)"),
@@ -97,7 +96,7 @@ impl ResolvedTask {
         if !prior.learns_scales() {
             return Ok(());
         }
-        if !rules.learns_scales() {
+        if !update.learns_scales {
             let learned: Vec<&str> = groups.iter().filter(|group| group.fixed_sd.is_none()).map(|group| group.term.as_str()).collect();
             return refuse(
                 design,
@@ -118,7 +117,7 @@ impl ResolvedTask {
         require(self.damping.iter().all(|&rho| rho > 0.0 && rho <= 1.0), "damping must be above 0 and at most 1")?;
         if let Some(staleness) = self.schedule.staleness() {
             require(
-                self.update.rules().is_asynchronous(),
+                self.update.rules().traits().is_asynchronous,
                 "schedule = \"asynchronous\" needs an update that sends changes of the posterior: \"pvi\" or \"dp-optimisation\"",
             )?;
             require(staleness <= 1000, "max_staleness must be at most 1000")?;
@@ -140,7 +139,7 @@ impl ResolvedTask {
             (PrivacyUnit::Person, None) => return invalid("unit = \"person\" needs a unit_column in the schema"),
             (PrivacyUnit::Site, _) => {
                 require(
-                    self.update.rules().protects_sites(),
+                    self.update.rules().traits().protects_sites,
                     "unit = \"site\" needs update = \"client-level\", \"sep\" or \"ep\": use unit = \"record\" or \"person\"",
                 )?;
                 require(
@@ -156,14 +155,14 @@ impl ResolvedTask {
     /// records whose order depends on their values may not compute it.
     #[must_use]
     pub fn cuts_by_order(&self) -> Option<&'static str> {
-        self.update.rules().cuts_by_position().filter(|_| self.privacy.relation == Relation::ReplaceOne)
+        self.update.rules().traits().cuts_by_position.filter(|_| self.privacy.relation == Relation::ReplaceOne)
     }
 
     /// A person's number among the persons follows from the first record that can be read as theirs. So another content of one person may
     /// renumber the persons after them, and where shards are cut by number, move those persons to other shards.
     fn check_positions(&self) -> Result<(), TaskError> {
         let by_position = self.privacy.unit == PrivacyUnit::Person && self.privacy.relation == Relation::ReplaceOne;
-        match self.update.rules().cuts_by_position() {
+        match self.update.rules().traits().cuts_by_position {
             Some(name) if by_position => invalid(&format!(
                 "update = \"{name}\" cannot protect persons under adjacency = \"replace-one\": shards are then cut by position, and the records of one person \
                  decide the positions of others, so several shards would change. Use adjacency = \"add-remove\", where a person's shard follows from \

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ResolvedTask, ScheduleSpec, TaskError};
 use crate::methods::noise_aware::{Absent, History};
-use crate::spec::check::{invalid, require};
+use dp_pvi_models::spec::check::{invalid, require};
 
-/// The run ends when the posterior has moved little for some rounds (`early_end` of `dp-pvi-reading`). The rule looks at released values only, and the
+/// The run ends when the posterior has moved little for some rounds (`early_end` of `dp-pvi-protocol`). The rule looks at released values only, and the
 /// guarantee is that of the whole plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,10 +30,9 @@ impl ResolvedTask {
             !matches!(self.schedule, ScheduleSpec::Asynchronous { .. }),
             "end_early needs rounds in which all sites have their turn: use schedule = \"synchronous\" or \"sequential\", or remove end_early",
         )?;
-        let rules = self.update.rules();
         // Some take the noise into the posterior at the last round of the plan only: they say so of a run that has none.
         let none = History { shares: Vec::new(), rounds: Vec::new() };
-        let known = rules.noise_is_known().and_then(|()| match rules.noise_aware(&self.setting(), &none) {
+        let known = self.update.rules().noise_aware().and_then(|aware| match aware.posterior(&self.setting(), &none) {
             Err(Absent::Stopped) => Err(Absent::Stopped),
             _ => Ok(()),
         });

@@ -3,7 +3,7 @@
 
 use super::tests::CONTEXT;
 use super::{RawTask, ResolvedTask, TaskError};
-use crate::schema::SchemaError;
+use dp_pvi_schema::SchemaError;
 
 const COLUMNS: &str = "[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n\
                        [[columns]]\nname = \"days\"\nkind = \"number\"\nlower = 1\nupper = 90\ncentre = 0\nscale = 1\n\
@@ -112,7 +112,7 @@ fn sites_send_no_learned_scales() {
         let task = RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[label]\n{BINARY}\n{COLUMNS}"), CONTEXT).unwrap();
         let sent = sent * u64::from(task.dimension);
         assert_eq!(task.message(0).unwrap().coordinates, sent);
-        assert_eq!(task.update.rules().state_len(&task.setting()), sent + 2);
+        assert_eq!(task.update.rules().state(&task.setting()).len, sent + 2);
     }
 }
 

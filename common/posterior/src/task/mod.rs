@@ -18,25 +18,25 @@ pub use crate::methods::{
     ClipTarget, DpEmSpec, DpOptimisationSpec, FactorOwner, FactorState, MessageForm, NaturalGradientSpec, NaturalGradientVisit, Optimizer,
     Preconditioner, PropagationSpec, ScaleWeights, ShardMethod, ShardSpec, SiteStateForm, SumSpec, UpdateKind, UpdateSpec, VisitOrder,
 };
-pub use crate::models::{ModelFamily, ModelSpec};
-pub use crate::spec::promise::Derived;
-pub use crate::spec::{
+pub use dp_pvi_models::spec::promise::Derived;
+pub use dp_pvi_models::spec::{
     AggregationSpec, Approximation, DesignSpec, PriorSpec, PrivacySpec, RawAggregation, ScheduleSpec, TaskError, Trust, WeightsSpec,
 };
+pub use dp_pvi_models::{ModelFamily, ModelSpec};
 pub use early_end::EarlyEndSpec;
 pub use names::names;
 pub use raw::{RawModel, RawPrivacy, RawPvi, RawSchema, RawTask, ResolveContext, Rounds, ScheduleKind};
 
 use dp_pvi_accounting::{Delta, DpEvent, Relation};
 use dp_pvi_accounting::{Prices, PrivacyLoss};
-use dp_pvi_expfam::any::Family;
-use dp_pvi_privacy::Hash;
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_names::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{Rule, Setting, price};
-use crate::models::reach::Reach;
-use crate::schema::Schema;
+use dp_pvi_models::reach::Reach;
+use dp_pvi_schema::Schema;
 
 /// The public statement of what will be computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -198,7 +198,7 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn visit_event(&self, visit: u32) -> Result<DpEvent, TaskError> {
-        self.update.rules().event(&self.setting(), visit)
+        Ok(self.update.visit(&self.setting(), visit)?.event)
     }
 
     /// What these visits of one site are, in order: each event with the number of visits in a row that are it.
@@ -238,7 +238,7 @@ impl ResolvedTask {
     /// # Errors
     /// Numbers that do not fit the lattice.
     pub fn message(&self, visit: u32) -> Result<MessageForm, TaskError> {
-        self.update.rules().message(&self.setting(), visit)
+        Ok(self.update.visit(&self.setting(), visit)?.message)
     }
 
     /// What somebody should know before a run, in sentences.
@@ -250,7 +250,7 @@ impl ResolvedTask {
     /// What a site keeps between its visits.
     #[must_use]
     pub fn site_state(&self) -> SiteStateForm {
-        self.update.rules().site_state(&self.setting())
+        self.update.rules().state(&self.setting()).site
     }
 
     /// What the sites of a round would send if drawn rows stood in place of their records, noise included: for forecasts.
@@ -276,7 +276,7 @@ impl ResolvedTask {
     /// Passes over a site's records in a visit, at most.
     #[must_use]
     pub fn passes(&self) -> u32 {
-        self.update.rules().passes()
+        self.update.rules().traits().passes
     }
 
     /// How the sum of a round's messages moves the state.

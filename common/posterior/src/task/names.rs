@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::{methods, models};
+use crate::methods;
+use dp_pvi_models as models;
 
 /// All that `[model] family` and `[pvi] update` may name, a line each with what it is for: the end of a program's `--help`.
 #[must_use]

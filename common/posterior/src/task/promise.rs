@@ -4,7 +4,8 @@ use dp_pvi_accounting::{AccountantError, Claim, DpEvent};
 use serde::Serialize;
 
 use super::{ResolvedTask, TaskError};
-use crate::spec::promise::{self, Promise};
+use dp_pvi_models::spec::promise;
+use dp_pvi_models::spec::promise::Promise;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
@@ -42,7 +43,7 @@ impl ResolvedTask {
 mod tests {
     use super::super::tests::{CONTEXT, SCHEMA};
     use crate::task::{RawTask, ResolvedTask};
-    use dp_pvi_privacy::Hash;
+    use dp_pvi_names::Hash;
 
     fn resolved(privacy: &str) -> ResolvedTask {
         let text = format!(

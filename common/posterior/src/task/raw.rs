@@ -7,12 +7,12 @@ use super::{
     Approximation, DesignSpec, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError,
     Trust, UpdateSpec, WeightsSpec,
 };
-use crate::methods::schedule::Damping;
 use crate::methods::{Resolving, UpdateKind};
-use crate::models::ModelFamily;
-use crate::schema::Schema;
-use crate::spec::TermPrior;
-use crate::spec::check::{invalid, require};
+use dp_pvi_math::damping::Damping;
+use dp_pvi_models::ModelFamily;
+use dp_pvi_models::spec::TermPrior;
+use dp_pvi_models::spec::check::{invalid, require};
+use dp_pvi_schema::Schema;
 
 /// Coefficients up to which a formula with curves or groups has a full covariance unless something else is said.
 const LARGEST_USUAL: u32 = 256;
@@ -245,7 +245,7 @@ impl RawTask {
             design.is_some() || self.model.priors.is_empty(),
             "[[model.priors]] are those of a formula's terms: write formula = \"…\" under [model]",
         )?;
-        let (schema, design) = self.weighted(crate::spec::schema(schema_text, design.as_ref())?, design)?;
+        let (schema, design) = self.weighted(dp_pvi_models::spec::schema(schema_text, design.as_ref())?, design)?;
         let schedule = self.schedule()?;
         let mut task = ResolvedTask {
             format: FORMAT,
@@ -256,7 +256,7 @@ impl RawTask {
             schema: schema_text.to_owned(),
             design,
             features: schema.dimension(),
-            dimension: model.rules().parameters(schema.dimension()),
+            dimension: model.rules().parameters(schema.dimension()).count(),
             model,
             feature_bound: schema.row_norm_bound(),
             max_nonzeros: schema.max_nonzeros(),

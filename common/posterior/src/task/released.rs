@@ -1,10 +1,10 @@
-//! What the released values of a run say, as the update of its task knows to read them. The words for people are in `dp-pvi-reading`.
+//! What the released values of a run say, as the update of its task knows to read them. The words for people are in `dp-pvi-results`.
 
 use super::{ModelSpec, ResolvedTask};
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::divided::{Divided, Undividable};
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
-use crate::numerics::observation::Precision;
+use dp_pvi_math::observation::Precision;
 
 impl ResolvedTask {
     /// Standard deviation of an observation's noise, where a state has learned it.
@@ -30,7 +30,7 @@ impl ResolvedTask {
     /// # Errors
     /// Why it never has one.
     pub fn noise_is_known(&self) -> Result<(), Absent> {
-        self.update.rules().noise_is_known()
+        self.update.rules().noise_aware().map(|_| ())
     }
 
     /// The noise-aware posterior of a run with a public history.
@@ -38,13 +38,13 @@ impl ResolvedTask {
     /// # Errors
     /// Why there is none.
     pub fn noise_aware(&self, history: &History) -> Result<Posterior, Absent> {
-        self.update.rules().noise_aware(&self.setting(), history)
+        self.update.rules().noise_aware()?.posterior(&self.setting(), history)
     }
 
     /// Whether [`Self::noise_aware_without`] or [`Self::released_factor`] may have an answer.
     #[must_use]
     pub fn sums_can_be_parted(&self) -> bool {
-        self.update.rules().sums_can_be_parted()
+        self.update.rules().parted().is_some()
     }
 
     /// The noise-aware posterior that the same sums give without one site's part in them. States that are not known are empty.
@@ -52,14 +52,14 @@ impl ResolvedTask {
     /// # Errors
     /// Why there is none.
     pub fn noise_aware_without(&self, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
-        self.update.rules().noise_aware_without(&self.setting(), history, part)
+        self.update.rules().parted().ok_or(Absent::Unknown)?.without(&self.setting(), history, part)
     }
 
     /// λ_k: what a site's released sums added to the posterior as it came out of the run. `None` where the rule adds up no sums, or where one of them is
     /// not known.
     #[must_use]
     pub fn released_factor(&self, history: &History, part: &Contribution) -> Option<Vec<f64>> {
-        self.update.rules().released_factor(&self.setting(), history, part)
+        self.update.rules().parted()?.factor(&self.setting(), history, part)
     }
 
     /// Whether [`Self::agreement`] may have an answer.
@@ -68,7 +68,7 @@ impl ResolvedTask {
     /// Why it never has one.
     pub fn sites_are_comparable(&self) -> Result<(), NotTested> {
         self.has_no_site_effects().map_err(|()| NotTested::OwnEffects)?;
-        self.update.rules().sites_are_comparable()
+        self.update.rules().comparable().map(|_| ())
     }
 
     /// Every site against all others, under local trust; `None` for a site that released no gradient.
@@ -77,7 +77,7 @@ impl ResolvedTask {
     /// Why nothing was compared.
     pub fn agreement(&self, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
         self.has_no_site_effects().map_err(|()| NotTested::OwnEffects)?;
-        self.update.rules().agreement(&self.setting(), releases)
+        self.update.rules().comparable()?.agreement(&self.setting(), releases)
     }
 
     /// The posterior without what one site released, under local trust.

@@ -12,11 +12,11 @@ use crate::mechanism::{LatticeSum, ReleaseError, Summation, Summed};
 use crate::noise::{NoRandomness, NoiseSource, Purpose};
 use crate::records::{Argument, Sensitive, UnitTable, Units};
 use crate::shards::{PermitScope, ShardSalt};
-use crate::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
 use dp_pvi_accounting::calibrate;
 use dp_pvi_accounting::event::LatticePath;
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// S.

@@ -8,9 +8,9 @@ use crate::ledger::row::LedgerHead;
 use crate::ledger::state::Pending;
 use crate::ledger::store::StoreError;
 use crate::ledger::words::{from_le_bytes, to_le_bytes};
+use crate::mechanism::Masked;
 use crate::records::{Argument, Released, Sensitive};
-use crate::release::Masked;
-use crate::release::{Hash, LatticeVector, Payload, PayloadKind, ReleaseId};
+use dp_pvi_names::{Hash, LatticeVector, Payload, PayloadKind, ReleaseId};
 
 /// What the COMMITTED row keeps: enough to resend the same bytes until the release is settled, and to move the factor then.
 /// Settling leaves the message and hashes; payload and pending change are dropped.

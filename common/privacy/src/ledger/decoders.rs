@@ -10,7 +10,7 @@ use crate::ledger::row::StoredRow;
 use crate::ledger::state::{Pending, SiteState};
 use crate::ledger::store::RowSigner;
 use crate::records::{Released, Sensitive};
-use crate::release::{Hash, Payload};
+use dp_pvi_names::{Hash, Payload};
 
 /// A row of these bytes, hashed and signed as if they were a row's.
 #[must_use]

@@ -4,8 +4,8 @@ use crate::ledger::row::LedgerIdentity;
 use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::StoreError;
 use crate::own_eyes::OtherPart;
-use crate::release::ReleaseId;
 use dp_pvi_accounting::AccountantError;
+use dp_pvi_names::ReleaseId;
 
 /// Why the ledger refused.
 #[derive(Debug, thiserror::Error)]

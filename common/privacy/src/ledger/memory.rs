@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ledger::row::StoredRow;
 use crate::ledger::store::{ChargeStore, Extra, LedgerStore, StoreError};
-use crate::release::{ReleaseId, RunId};
+use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// How the next write goes wrong.

@@ -17,16 +17,16 @@
 //! * RENOUNCED closes the plan of one run for good ([`Ledger::renounce`]).
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
 //! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
-//! * The highest row is kept in a second place too ([`file::SecondPlace`]): row first, then the place, then the permit. A ledger that is
+//! * The highest row is kept in a second place too ([`HeadPlace`]): row first, then the place, then the permit. A ledger that is
 //!   behind it is an old copy, and is refused; one that is ahead had a crash in between, and is not.
 //! * After a write that failed or may have failed, the ledger refuses everything until it is opened (and verified) again.
 
 mod attachment;
 pub mod decoders;
 mod error;
-pub mod file;
 pub mod memory;
 mod permit;
+mod place;
 pub mod reserve;
 mod row;
 mod seal;
@@ -44,24 +44,27 @@ pub use attachment::{Attachment, Claim};
 pub use error::LedgerError;
 pub(crate) use permit::NoBatch;
 pub use permit::{Permit, StepPermit};
+pub use place::{HeadPlace, Kept};
 pub use reserve::Visit;
 pub use row::{Budget, FreezeState, LedgerHead, LedgerIdentity, PlannedEvents, Row, RowBody, StoredRow};
-pub use stage::ReleaseState;
+pub use stage::{MOST_RETRIES, ReleaseState};
 pub use state::{OtherState, Pending, SiteState, StateKind};
 pub use store::{ChargeStore, Extra, LedgerStore, RowSigner, StoreError};
 pub use upkeep::Closed;
 
 use std::collections::BTreeSet;
 
-use crate::ledger::file::SecondPlace;
 use crate::ledger::seal::{Seal, Secret};
 use crate::ledger::totals::{Priced, Totals};
-use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::ShardSalt;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_accounting::unit::Epsilon;
 use dp_pvi_accounting::{Prices, PrivacyLoss, Runs};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
+
+/// By this number in its header (SQLite's `application_id`) a ledger's file is known.
+pub const APPLICATION_ID: u32 = 0x6470_504c;
 
 /// The ledger of one data set.
 pub struct Ledger<S, K> {
@@ -76,7 +79,7 @@ pub struct Ledger<S, K> {
     /// Set for good by a write that failed: what the store holds is then unknown.
     doubtful: bool,
     /// Where the highest head is kept apart from the rows.
-    second: Option<SecondPlace>,
+    second: Option<Box<dyn HeadPlace>>,
     /// What a unit is by the schema, until a charge has written it down.
     units_now: Option<String>,
 }
@@ -161,11 +164,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// # Errors
     /// [`LedgerError::Behind`], [`LedgerError::Apart`], [`LedgerError::OtherLedger`]; the place cannot be read or written, or another program
     /// keeps heads there.
-    pub fn kept_in(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+    pub fn kept_in(mut self, mut place: impl HeadPlace + 'static) -> Result<Self, LedgerError> {
         place.claim()?;
         self.check_kept(&mut place)?;
-        place.keep(self.genesis(), self.head(), &self.signer)?;
-        self.second = Some(place);
+        place.keep(self.end(), &self.signer)?;
+        self.second = Some(Box::new(place));
         Ok(self)
     }
 
@@ -173,10 +176,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     ///
     /// # Errors
     /// [`LedgerError::Behind`], [`LedgerError::Apart`], [`LedgerError::OtherLedger`]; the place cannot be read.
-    pub fn check_kept(&self, place: &mut SecondPlace) -> Result<(), LedgerError> {
-        let Some(kept) = place.head_of(self.genesis(), &self.signer)? else { return Ok(()) };
-        let shown = || place.path().display().to_string();
-        self.check_witness(kept).map_err(|error| match error {
+    pub fn check_kept(&self, place: &mut impl HeadPlace) -> Result<(), LedgerError> {
+        let Some(Kept { genesis, head }) = place.kept(&self.signer)? else { return Ok(()) };
+        let shown = || place.name();
+        if genesis != self.genesis() {
+            return Err(LedgerError::OtherLedger { place: shown(), kept: head.seq });
+        }
+        self.check_witness(head).map_err(|error| match error {
             LedgerError::RolledBack { witnessed, here } => LedgerError::Behind { kept: witnessed, here, place: shown() },
             LedgerError::Forked { seq } => LedgerError::Apart { kept: seq, place: shown() },
             other => other,
@@ -187,13 +193,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     ///
     /// # Errors
     /// [`LedgerError::OtherLedger`]; the place cannot be read or written.
-    pub fn begun_in(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+    pub fn begun_in(mut self, mut place: impl HeadPlace + 'static) -> Result<Self, LedgerError> {
         place.claim()?;
-        if let Some(kept) = place.head(&self.signer)?.filter(|kept| kept.seq > 0) {
-            return Err(LedgerError::OtherLedger { place: place.path().display().to_string(), kept: kept.seq });
+        if let Some(kept) = place.kept(&self.signer)?.filter(|kept| kept.head.seq > 0) {
+            return Err(LedgerError::OtherLedger { place: place.name(), kept: kept.head.seq });
         }
-        place.start_again(self.genesis(), self.head(), &self.signer)?;
-        self.second = Some(place);
+        place.start_again(self.end(), &self.signer)?;
+        self.second = Some(Box::new(place));
         Ok(self)
     }
 
@@ -202,12 +208,17 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     ///
     /// # Errors
     /// The store, or the place.
-    pub fn accept_loss(mut self, mut place: SecondPlace) -> Result<Self, LedgerError> {
+    pub fn accept_loss(mut self, mut place: impl HeadPlace + 'static) -> Result<Self, LedgerError> {
         place.claim()?;
         self.set_frozen(FreezeState::Frozen)?;
-        place.start_again(self.genesis(), self.head(), &self.signer)?;
-        self.second = Some(place);
+        place.start_again(self.end(), &self.signer)?;
+        self.second = Some(Box::new(place));
         Ok(self)
+    }
+
+    /// What a second place keeps.
+    fn end(&self) -> Kept {
+        Kept { genesis: self.genesis(), head: self.head() }
     }
 
     /// Hash of the first row, by which this ledger is told from every other.
@@ -562,9 +573,9 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
             return Err(error);
         }
         self.rows.push((row, stored.hash));
-        let (genesis, head) = (self.genesis(), self.head());
+        let end = self.end();
         if let Some(place) = &mut self.second
-            && let Err(error) = place.keep(genesis, head, &self.signer)
+            && let Err(error) = place.keep(end, &self.signer)
         {
             // The row stands: it is found again, as after a crash.
             self.doubtful = true;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::noise::{NoRandomness, NoiseSource, Purpose};
-use crate::release::ReleaseId;
 use crate::sampler::Allocation;
 use crate::shards::PermitScope;
 use dp_pvi_accounting::event::DpEvent;
+use dp_pvi_names::ReleaseId;
 
 /// Why a step has no batch of units.
 #[derive(Debug)]

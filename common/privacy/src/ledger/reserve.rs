@@ -29,9 +29,9 @@ use crate::ledger::stage::{MOST_RETRIES, ReleaseState};
 use crate::ledger::store::{ChargeStore, RowSigner};
 use crate::ledger::totals::Priced;
 use crate::own_eyes;
-use crate::release::{Hash, ReleaseId, RunId};
 use crate::shards::PermitScope;
 use dp_pvi_accounting::event::DpEvent;
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 
 impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     /// Charges a run as a whole: `events` are all its visits, each with how often it comes, and for an aggregated run `fallback` what this site's own parts are if
@@ -180,8 +180,7 @@ impl Minted {
     }
 }
 
-/// Forgets what this process minted from the ledger at `place`, as a restart would.
-#[cfg(test)]
+/// Forgets what this process minted from the ledger at `place`, as a restart would: for `danger`.
 pub(crate) fn forget(place: &Path) {
     let place = place.canonicalize().unwrap_or_else(|_| place.to_path_buf());
     Minted::lock().0.remove(&place);

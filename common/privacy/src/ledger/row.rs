@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::store::{RowSigner, StoreError};
-use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation};
 use dp_pvi_accounting::unit::{Delta, Epsilon};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 
 /// What a ledger is about; fixed by its first row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::ledger::store::RowSigner;
-use crate::release::Hash;
+use dp_pvi_names::Hash;
 
 /// Encrypts and decrypts the private words of one place in one ledger.
 pub(crate) struct Seal<'k, K> {

@@ -1,7 +1,7 @@
 //! How far a release has come.
 
 /// How often a permit is minted again for a release that crashes left RESERVED.
-pub(crate) const MOST_RETRIES: u32 = 8;
+pub const MOST_RETRIES: u32 = 8;
 
 /// State of one release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

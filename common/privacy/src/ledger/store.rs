@@ -5,7 +5,7 @@ use std::path::Path;
 use ed25519_dalek::{Signature, Signer, SigningKey};
 
 use crate::ledger::row::StoredRow;
-use crate::release::{Hash, ReleaseId, RunId};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_unsealed::Sealed;
 
 /// The store failed.

@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use super::memory::{Failure, MemoryStore};
 use super::*;
 use crate::danger::{assume_released, assume_signed};
-use crate::release::{ClientId, LatticeVector, Payload};
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
 use dp_pvi_accounting::event::{DiscreteGaussian, LatticePath};
 use dp_pvi_accounting::unit::Delta;
 use dp_pvi_accounting::{Method, Prices, RunCost, epsilon_upper};
+use dp_pvi_names::{ClientId, LatticeVector, Payload};
 use dp_pvi_unsealed::Unsealed;
 
 mod aggregated;
@@ -329,6 +329,32 @@ fn an_event_that_nobody_bounds_is_refused() {
         DpEvent::PoissonSampled { rate: dp_pvi_accounting::SamplingRate::nearest(0.5).unwrap(), event: Box::new(event().repeated(2)) };
     assert!(matches!(ledger.reserve(&release(0, 0), &nested, header(0)), Err(LedgerError::Accountant(_))));
     assert_eq!(store.len(), 1);
+}
+
+/// What is booked follows from the rule by which the gate checked the terms, and from the ledger's relation; the task's relation has no say in it. Bytes of the row are read again.
+#[test]
+fn cells_are_booked_at_root_two_and_units_at_two() {
+    let of = |terms| match event() {
+        DpEvent::DiscreteGaussian(noise) => DpEvent::DiscreteGaussian(DiscreteGaussian { terms, ..noise }),
+        other => other,
+    };
+    let cells = of(Terms::Cells { cells: 1 });
+    assert_eq!(DpEvent::from_bytes(&cells.to_bytes()), Ok(cells.clone()));
+    let half = match event() {
+        DpEvent::DiscreteGaussian(noise) => DpEvent::DiscreteGaussian(DiscreteGaussian { bound_squared: noise.bound_squared / 2, ..noise }),
+        other => other,
+    };
+    let read = |relation: Relation, event: &DpEvent| {
+        assert!(relation.may_book_event(Relation::AddRemove, event));
+        let identity = LedgerIdentity { relation, ..identity() };
+        let mut ledger = Ledger::open(MemoryStore::new(Unsealed), key(), identity, budget(1e3)).unwrap();
+        assert_eq!(ledger.reserve(&release(0, 0), event, header(0)).unwrap().event(), event);
+        ledger.losses().joint.epsilon.get()
+    };
+    let replaced = |event: &DpEvent| read(Relation::ReplaceOne, event);
+    assert!((replaced(&cells) / replaced(&half) - 1.0).abs() < 1e-9, "{} {}", replaced(&cells), replaced(&half));
+    assert!(replaced(&event()) > 1.3 * replaced(&cells));
+    assert_eq!(read(Relation::AddRemove, &cells).to_bits(), read(Relation::AddRemove, &event()).to_bits());
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! What the rows add up to: states of releases and totals of charges, as a pure function of the rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::ledger::error::LedgerError;
 use crate::ledger::row::{FreezeState, PlannedEvents, RowBody};
 use crate::ledger::stage::{MOST_RETRIES, ReleaseState};
 use crate::ledger::store::StoreError;
-use crate::release::{Hash, ReleaseId, RunId};
 use dp_pvi_accounting::adjacency::Relation;
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_accounting::unit::Delta;
 use dp_pvi_accounting::{Charge, Envelope, Prices, RunCost, Runs};
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 
 /// Hash of a factor's bytes, as in a SETTLED row.
 pub(crate) fn factor_hash(bytes: &[u8]) -> Hash {
@@ -62,6 +62,8 @@ pub(crate) struct Totals {
     units: Option<String>,
     /// Whether the ledger was ever put back from a copy: then nothing is given back.
     restored: bool,
+    /// Runs of which visits were renounced.
+    renounced: BTreeSet<RunId>,
 }
 
 impl Totals {
@@ -78,6 +80,7 @@ impl Totals {
             frozen: FreezeState::Open,
             units: None,
             restored: false,
+            renounced: BTreeSet::new(),
         }
     }
 
@@ -187,7 +190,16 @@ impl Totals {
 
     /// Releases that are charged and not committed, in all runs.
     pub(crate) fn reserved(&self) -> Vec<ReleaseId> {
-        self.releases.iter().filter(|(_, r)| r.state == ReleaseState::Reserved).map(|(id, _)| id.clone()).collect()
+        self.all_in(&[ReleaseState::Reserved])
+    }
+
+    /// The releases in one of these states.
+    pub(crate) fn all_in(&self, states: &[ReleaseState]) -> Vec<ReleaseId> {
+        self.releases.iter().filter(|(_, r)| states.contains(&r.state)).map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(crate) fn was_renounced(&self, run: &RunId) -> bool {
+        self.renounced.contains(run)
     }
 
     pub(crate) fn prices(&self) -> &Prices {
@@ -245,7 +257,10 @@ impl Totals {
                 self.restored = true;
                 Ok(())
             }
-            RowBody::Renounced { run } => self.renounce(run).map(drop),
+            RowBody::Renounced { run } => {
+                self.renounced.insert(*run);
+                self.renounce(run).map(drop)
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a ledger writes down beside its releases: what one unit is, and what of a copy is closed.
 
-use super::{Ledger, LedgerError, LedgerStore, RowBody, RowSigner};
-use crate::release::RunId;
+use super::{Ledger, LedgerError, LedgerStore, ReleaseState, RowBody, RowSigner};
+use dp_pvi_names::RunId;
 
 impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     /// What one privacy unit is, in words, if that was written down.
@@ -86,12 +86,13 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(Some((before, self.losses().joint.epsilon.get())))
     }
 
-    /// The run was given up: reservations from which nothing was committed are closed, and stay charged; all other visits are renounced.
+    /// The run was given up: visits that were paid for and have not left are closed, and stay charged; all other visits are renounced.
     ///
     /// # Errors
     /// Store.
     pub fn give_up(&mut self, run: &RunId) -> Result<(), LedgerError> {
-        for release in self.totals.reserved().iter().filter(|release| release.run == *run) {
+        let kept = [ReleaseState::Reserved, ReleaseState::Committed];
+        for release in self.totals.all_in(&kept).iter().filter(|release| release.run == *run) {
             self.settle(release, false, 0.0)?;
         }
         self.renounce(run).map(drop)
@@ -101,6 +102,12 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     #[must_use]
     pub fn has_visits_left(&self, run: &RunId) -> bool {
         self.totals.has_visits_left(run)
+    }
+
+    /// Whether this site gave up what was left of a run's plan, because the run was over or by its operator's word.
+    #[must_use]
+    pub fn was_renounced(&self, run: &RunId) -> bool {
+        self.totals.was_renounced(run)
     }
 
     /// Whether a run went on, under a charge of its own, after the ledger had been put back from a copy.

@@ -45,16 +45,17 @@ use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::draw::Draw;
-use crate::mechanism::lattice::{Lattice, LatticeOverflow, MAX_UNITS};
+use crate::mechanism::lattice::{Lattice, MAX_UNITS};
 use crate::mechanism::summation::Summed;
 use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Released, UnitTable, Units};
-use crate::release::LatticeVector;
 use crate::sampler::DiscreteGaussianSampler;
 use crate::stored::{Source, Unread};
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+use dp_pvi_names::LatticeOverflow;
+use dp_pvi_names::LatticeVector;
 
 /// η: how far a told norm may be from the norm of what is added, relative to it.
 pub(crate) const NORM_ERROR: f64 = 1.0 / (1u64 << 35) as f64;
@@ -125,6 +126,9 @@ impl BatchSum {
     ) -> Result<Self, LatticeOverflow> {
         if dimension == 0 || max_units == 0 || max_units > MAX_UNITS {
             return Err(LatticeOverflow("a batched sum needs at least one coordinate, and between 1 and 2^32 units"));
+        }
+        if matches!(terms, Terms::Cells { .. }) {
+            return Err(LatticeOverflow("a batched sum does not look at single terms: it has no cells"));
         }
         if !CLIP_NORMS.contains(&clip.get()) {
             return Err(LatticeOverflow("a batched sum needs a clipping norm between 2^-100 and 2^100"));

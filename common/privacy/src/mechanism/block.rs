@@ -10,6 +10,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::mechanism::clean::CleanTerms;
 use crate::mechanism::lattice::Lattice;
 use crate::mechanism::term::Term;
+use dp_pvi_accounting::adjacency::Terms;
 
 /// Units of a block, and entries after which it takes no other unit.
 pub(super) const UNITS: usize = 16;
@@ -18,16 +19,25 @@ const ENTRIES: usize = 1024;
 /// Relative shortening of clipped terms; far below one lattice step (C is at most 2³¹ steps).
 const SHRINK: f64 = 1e-12;
 
-/// C, and the lattice.
+/// C, the lattice, and the rule that a term keeps to.
 pub(super) struct Clipping {
     clip: f64,
     per_step: f64,
     bound_squared: u128,
+    /// Coordinates below this are cells; absent: the squared norm is what is bounded, and all signs are allowed.
+    cells: Option<u32>,
 }
 
 impl Clipping {
-    pub(super) fn new(clip: f64, lattice: &Lattice) -> Self {
-        Self { clip, per_step: lattice.per_step(), bound_squared: lattice.bound_squared }
+    pub(super) fn new(clip: f64, lattice: &Lattice, terms: Terms) -> Self {
+        let cells = if let Terms::Cells { cells } = terms { Some(cells) } else { None };
+        Self { clip, per_step: lattice.per_step(), bound_squared: lattice.bound_squared, cells }
+    }
+
+    /// How many of a term's coordinates, which ascend, are cells; absent where there are none by the rule.
+    #[inline]
+    fn split(&self, indices: &[u32]) -> Option<usize> {
+        self.cells.map(|cells| indices.partition_point(|index| *index < cells))
     }
 
     /// At which factor a term of this norm is truncated: at slightly less than C/norm, so that rounding does not push a clipped term over the integer bound.
@@ -83,6 +93,8 @@ impl Block {
 
     /// Clips every term to norm C, truncates it toward zero and adds it to `sums`. What is added of a unit has squared integer norm at
     /// most ⌊(C/γ)²⌋, whatever its entries are: the integers themselves are checked, not the rounding analysis. A term with a norm that is not finite counts as zero.
+    ///
+    /// Under [`Terms::Cells`] √Q stands in place of the norm, and a term of which an integer in a cell is negative counts as zero.
     pub(super) fn add(&mut self, sums: &mut [i64], clipping: &Clipping, kept: Option<&mut CleanTerms>) {
         // In the widest lanes that the processor has.
         Arch::new().dispatch(Adding { block: self, sums, clipping, kept });
@@ -95,8 +107,13 @@ impl Block {
         let (indices, values) = (std::mem::take(&mut self.indices), std::mem::take(&mut self.values));
         let mut start = 0;
         for unit in &mut units {
-            unit.norm = norm_squared(&values[start..unit.end]);
+            let place = start..unit.end;
             start = unit.end;
+            let values = &values[place.clone()];
+            unit.norm = match clipping.split(&indices[place]) {
+                None => norm_squared(values),
+                Some(split) => norm_squared(&values[..split]) + signed_weight() * norm_squared(&values[split..]),
+            };
         }
         units.iter_mut().for_each(|unit| unit.norm = unit.norm.sqrt());
         self.steps.resize(values.len(), 0);
@@ -105,7 +122,8 @@ impl Block {
             let place = start..unit.end;
             start = unit.end;
             let steps = &mut self.steps[place.clone()];
-            if !(unit.norm.is_finite() && within(&values[place], clipping.factor(unit.norm), clipping.bound_squared, steps)) {
+            let split = clipping.split(&indices[place.clone()]);
+            if !(unit.norm.is_finite() && within((&values[place], split), clipping.factor(unit.norm), clipping.bound_squared, steps)) {
                 steps.fill(0);
             }
         }
@@ -145,14 +163,38 @@ impl WithSimd for Adding<'_> {
     }
 }
 
-/// The integers of a term at `factor`, or slightly less where only rounding on the last bit put them over the bound; false: they are over it.
+/// Weight of a signed coordinate's square in Q.
 #[inline(always)]
-fn within(values: &[f64], mut factor: f64, bound_squared: u128, steps: &mut [i64]) -> bool {
+fn signed_weight() -> f64 {
+    #[cfg(feature = "planted-bugs")]
+    if crate::planted::is(crate::planted::Bug::SignedOnce) {
+        return 1.0;
+    }
+    2.0
+}
+
+/// The integers of a term at `factor`, or slightly less where only rounding on the last bit put them over the bound; false: they are over it, or one in a cell is negative.
+#[inline(always)]
+fn within((values, split): (&[f64], Option<usize>), mut factor: f64, bound_squared: u128, steps: &mut [i64]) -> bool {
     for shorter in [1.0 - SHRINK, 1.0 - 1e-6, 1.0] {
-        let norm_squared = truncate(values, factor, steps);
+        let size = match split {
+            None => truncate(values, factor, steps),
+            Some(split) => {
+                let ((cells, signed), (cell_steps, signed_steps)) = (values.split_at(split), steps.split_at_mut(split));
+                let (cells, signed) = (truncate(cells, factor, cell_steps), truncate(signed, factor, signed_steps));
+                let negative = cell_steps.iter().any(|steps| *steps < 0);
+                #[cfg(feature = "planted-bugs")]
+                let (negative, signed) = crate::planted::of_cells(negative, signed);
+                if negative {
+                    return false;
+                }
+                // Above every bound stays above it.
+                cells.saturating_add(signed.saturating_mul(2))
+            }
+        };
         #[cfg(feature = "planted-bugs")]
-        let norm_squared = if crate::planted::is(crate::planted::Bug::NearestRounding) { 0 } else { norm_squared };
-        if norm_squared <= bound_squared {
+        let size = if crate::planted::is(crate::planted::Bug::NearestRounding) { 0 } else { size };
+        if size <= bound_squared {
             return true;
         }
         factor *= shorter;

@@ -2,13 +2,13 @@
 
 use crate::ledger::{NoBatch, StepPermit};
 use crate::mechanism::ReleaseError;
-use crate::mechanism::lattice::LatticeOverflow;
 use crate::noise::{NoiseSource, Purpose};
 use crate::sampler::Coins;
 use dp_pvi_accounting::MOST_BATCHES;
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_accounting::unit::SamplingRate;
+use dp_pvi_names::LatticeOverflow;
 
 /// Who takes part.
 ///

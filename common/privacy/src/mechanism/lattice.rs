@@ -1,6 +1,7 @@
 //! From a clipping norm and a noise multiplier to integers: lattice exponent, noise scale, norm bound. Exact.
 
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier};
+use dp_pvi_names::LatticeOverflow;
 
 /// Largest number of units of a table: sums of so many terms fit 64 bits by construction.
 pub const MAX_UNITS: u64 = 1 << 32;
@@ -10,11 +11,6 @@ const SCALE_BITS: i32 = 20;
 
 /// Lattice exponents for which 2^k and 2^−k are ordinary numbers with room for products.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -900..=900;
-
-/// Parameters that do not fit the lattice.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("clipping norm, noise multiplier and number of units do not fit a 64-bit lattice: {0}")]
-pub struct LatticeOverflow(pub &'static str);
 
 /// Integers of a discrete Gaussian mechanism on γℤᵈ, γ = 2^`exponent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ pub mod bound;
 mod clean;
 mod draw;
 mod lattice;
+mod masked;
 pub mod share;
 mod sum;
 mod sum_mechanism;
@@ -16,11 +17,11 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-pub use crate::release::Masked;
 pub use batch::{BatchSum, BatchSummation, BatchTerms};
 pub use bound::{SumBound, SumCheck};
 pub use clean::CleanTerms;
-pub use lattice::{LatticeOverflow, MAX_UNITS};
+pub use lattice::MAX_UNITS;
+pub use masked::Masked;
 pub use share::{NoiseShare, ShareSum};
 pub use sum::LatticeSum;
 pub use sum_mechanism::{Message, SumMechanism};

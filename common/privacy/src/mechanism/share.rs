@@ -27,15 +27,17 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroize;
 
 use crate::ledger::StepPermit;
+use crate::mechanism::Masked;
 use crate::mechanism::sum::Form;
-use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, ReleaseError, Summation, Summed};
+use crate::mechanism::{CleanTerms, LatticeSum, ReleaseError, Summation, Summed};
 use crate::noise::NoiseSource;
 use crate::records::{Argument, Sensitive, UnitTable, Units};
-use crate::release::{LatticeVector, Masked};
 use crate::sampler::gaussian;
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+use dp_pvi_names::LatticeOverflow;
+use dp_pvi_names::LatticeVector;
 
 /// Sum of a site's clipped terms plus its share of the noise. See the [module](self).
 #[derive(Debug, Clone, PartialEq)]
@@ -212,7 +214,7 @@ mod sealed {
         fn words(&mut self) -> &mut [i64];
     }
 
-    impl Blind for crate::release::LatticeVector {
+    impl Blind for dp_pvi_names::LatticeVector {
         fn words(&mut self) -> &mut [i64] {
             &mut self.values
         }
@@ -224,17 +226,17 @@ mod sealed {
 /// # What does not compile
 /// A share cannot be looked at, copied, printed, or stored:
 /// ```compile_fail
-/// fn look(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> Vec<i64> { share.0.values }
+/// fn look(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_names::LatticeVector>) -> Vec<i64> { share.0.values }
 /// ```
 /// ```compile_fail
-/// fn copy(share: &dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>)
-///     -> dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector> { Clone::clone(share) }
+/// fn copy(share: &dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_names::LatticeVector>)
+///     -> dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_names::LatticeVector> { Clone::clone(share) }
 /// ```
 /// ```compile_fail
-/// fn print(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> String { format!("{share:?}") }
+/// fn print(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_names::LatticeVector>) -> String { format!("{share:?}") }
 /// ```
 /// ```compile_fail
-/// fn store(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_privacy::LatticeVector>) -> Vec<u8> { postcard::to_stdvec(&share).unwrap() }
+/// fn store(share: dp_pvi_privacy::mechanism::NoiseShare<dp_pvi_names::LatticeVector>) -> Vec<u8> { postcard::to_stdvec(&share).unwrap() }
 /// ```
 /// It cannot be masked twice (two masks of one share would tell their difference), nor called released:
 /// ```compile_fail

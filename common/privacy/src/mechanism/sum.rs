@@ -7,18 +7,19 @@ use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::clean::CleanTerms;
 use crate::mechanism::draw::Draw;
-use crate::mechanism::lattice::{Lattice, LatticeOverflow};
+use crate::mechanism::lattice::Lattice;
 use crate::mechanism::summation::{Pass, Summation, Summed, Totals};
 use crate::noise::{NoiseSource, Purpose};
 use crate::parts::NoSum;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
-use crate::release::LatticeVector;
 use crate::sampler::DiscreteGaussianSampler;
 use crate::shards::Grouping;
 use crate::stored::Source;
 use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::event::{DiscreteGaussian, DpEvent, LatticePath};
 use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
+use dp_pvi_names::LatticeOverflow;
+use dp_pvi_names::LatticeVector;
 
 /// Sum of clipped terms plus discrete Gaussian noise on a power-of-two lattice, over all units, a Poisson sample, or one batch of an epoch.
 ///
@@ -32,6 +33,9 @@ use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 ///   norm compared with ⌊(C/γ)²⌋; a term that fails is shortened, then dropped. So one term moves the integer sum by at most
 ///   C/γ in L2 and replacing it by at most 2C/γ, for every input, NaN and infinities included, and however the floating-point
 ///   unit rounds.
+/// * **Sensitivity of cells** ([`Terms::Cells`], [`dp_pvi_accounting::proofs::cells`]): after truncation every integer in a cell is at least 0 and
+///   Q(x) = Σ_cells x² + 2 Σ_signed x² ≤ ⌊(C/γ)²⌋, in integers; a term with a negative cell counts as zero, one with Q too large is shortened by √Q in place of
+///   the norm, then dropped. So one term moves the integer sum by at most C/γ, and replacing it by at most √2·C/γ. Every unit takes part.
 /// * **Noise**: [`DiscreteGaussianSampler`], exact; all of a step is drawn before a record is touched.
 /// * **Sampling**: [`Coins`](crate::sampler::Coins), from a stream of their own, or one batch of an [`Allocation`](crate::sampler::Allocation) of all units
 ///   ([`LatticeSum::in_batches`]).
@@ -82,6 +86,14 @@ impl LatticeSum {
         }
         if path == LatticePath::Sum {
             return Err(LatticeOverflow("terms that are summed in floating point are a batched sum's; this one takes the path `term`"));
+        }
+        if let Terms::Cells { cells } = terms {
+            if cells > dimension {
+                return Err(LatticeOverflow("a sum has no more cells than coordinates"));
+            }
+            if sampling.is_some() {
+                return Err(LatticeOverflow("a sum of cells is over all units: no sample of it is accounted"));
+            }
         }
         let lattice = Lattice::new(clip, noise)?;
         let sampler = DiscreteGaussianSampler::new(lattice.scale).map_err(|_| LatticeOverflow("the noise scale"))?;
@@ -305,7 +317,7 @@ impl LatticeSum {
         let threads = self.threads(units, visits);
         let pass = Pass::over(visits, threads, source.window());
         let part = || {
-            let mut totals = Totals::new(self.clip, self.lattice, self.dimension, keeping);
+            let mut totals = Totals::new((self.clip, self.checked_as()), self.lattice, self.dimension, keeping);
             let summation = Summation { source, state, sample, pass: &pass, totals: &mut totals };
             let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
             (totals, result)
@@ -362,12 +374,24 @@ impl LatticeSum {
     }
 
     /// What decides the integers of a sum of given units.
-    pub(crate) fn form(&self) -> [u64; 4] {
+    pub(crate) fn form(&self) -> [u64; 5] {
         let bound = self.lattice.bound_squared;
         #[allow(clippy::cast_possible_truncation, reason = "the two halves of a number")]
         let (low, high) = (bound as u64, (bound >> 64) as u64);
+        // By which rule a term is checked.
+        let cells = if let Terms::Cells { cells } = self.terms { 1 + u64::from(cells) } else { 0 };
         // Dimension and exponent side by side.
-        [self.clip.get().to_bits(), low, high, u64::from(self.dimension) << 32 | u64::from(self.lattice.exponent.cast_unsigned())]
+        let numbers = u64::from(self.dimension) << 32 | u64::from(self.lattice.exponent.cast_unsigned());
+        [self.clip.get().to_bits(), low, high, numbers, cells]
+    }
+
+    /// The rule by which terms are checked: the one that the event names.
+    fn checked_as(&self) -> Terms {
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is(crate::planted::Bug::BallBookedAsCells) {
+            return Terms::Units;
+        }
+        self.terms
     }
 
     /// s.

@@ -3,11 +3,12 @@
 use serde::de::DeserializeOwned;
 
 use crate::ledger::StepPermit;
-use crate::mechanism::{CleanTerms, LatticeOverflow, LatticeSum, NoiseShare, ReleaseError, ShareSum, Summation, Summed};
+use crate::mechanism::{CleanTerms, LatticeSum, NoiseShare, ReleaseError, ShareSum, Summation, Summed};
 use crate::noise::NoiseSource;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
-use crate::release::{LatticeVector, Payload};
 use dp_pvi_accounting::event::DpEvent;
+use dp_pvi_names::LatticeOverflow;
+use dp_pvi_names::{LatticeVector, Payload};
 
 /// A sum of clipped terms: with its whole noise, or with this site's share of it.
 ///

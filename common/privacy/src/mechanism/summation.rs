@@ -11,6 +11,7 @@ use crate::mechanism::lattice::Lattice;
 use crate::mechanism::term::Term;
 use crate::records::UnitTable;
 use crate::stored::{Source, Unread};
+use dp_pvi_accounting::adjacency::Terms;
 use dp_pvi_accounting::unit::ClipNorm;
 
 /// Units whose clipped terms are summed: handed by a mechanism to the function that knows the terms.
@@ -70,6 +71,7 @@ impl Pass {
 /// One thread's part of the sum in the making.
 pub(super) struct Totals {
     pub(super) clip: ClipNorm,
+    pub(super) terms: Terms,
     pub(super) lattice: Lattice,
     pub(super) sums: Vec<i64>,
     /// The terms of every part of the pass that was taken, where they are kept.
@@ -79,8 +81,8 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    pub(super) fn new(clip: ClipNorm, lattice: Lattice, dimension: u32, keeping: bool) -> Self {
-        Self { clip, lattice, sums: vec![0; dimension as usize], kept: keeping.then(Vec::new), touched: false }
+    pub(super) fn new((clip, terms): (ClipNorm, Terms), lattice: Lattice, dimension: u32, keeping: bool) -> Self {
+        Self { clip, terms, lattice, sums: vec![0; dimension as usize], kept: keeping.then(Vec::new), touched: false }
     }
 
     /// Adds another thread's part. Integers: the order of parts makes no difference.
@@ -124,7 +126,7 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
     ) -> Summed {
         let Self { source, state, sample, pass, totals } = self;
         totals.touched = true;
-        let clip = totals.clip.get();
+        let (clip, terms) = (totals.clip.get(), totals.terms);
         let Totals { lattice, sums, kept: parts, .. } = totals;
         // Without a state every term is zero.
         let Some(state) = state else { return Summed(()) };
@@ -144,7 +146,7 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
             };
             (0..table.len()).map(&mut norm).collect()
         });
-        let clipping = Clipping::new(clip, lattice);
+        let clipping = Clipping::new(clip, lattice, terms);
         let exponent = lattice.exponent;
         let at = |visit: usize| sample.map_or(visit, |sample| sample[visit]);
         let mut lender = source.lender();

@@ -4,6 +4,7 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand_core::Rng;
 
+mod cells;
 mod epochs;
 mod gate;
 mod parts;
@@ -18,9 +19,10 @@ use crate::noise::{NoiseSource, Purpose};
 use crate::records::{Argument, Sensitive};
 use crate::sampler::gaussian::bound;
 use crate::shards::{PermitScope, ShardSalt};
-use crate::{ClientId, Hash, ReleaseId, RunId, SecureNoise, UnitTable, Units};
+use crate::{SecureNoise, UnitTable, Units};
 use dp_pvi_accounting::adjacency::PrivacyUnit;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, LatticePath, NoiseMultiplier, Relation, SamplingRate, Terms, epsilon_upper};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_unsealed::Sealed;
 
 /// Streams that depend on their arguments only; lives in tests.
@@ -112,7 +114,7 @@ fn release(mechanism: &LatticeSum, rows: &[Vec<(u32, f64)>], seed: u8) -> Vec<i6
 fn one(term: &[(u32, f64)], dimension: usize, clip: f64, lattice: &Lattice) -> Vec<i64> {
     let (mut sums, mut block) = (vec![0; dimension], Block::default());
     fill(term, block.term());
-    let clipping = Clipping::new(clip, lattice);
+    let clipping = Clipping::new(clip, lattice, Terms::Units);
     block.push(0, &mut sums, &clipping, None);
     block.add(&mut sums, &clipping, None);
     sums
@@ -204,7 +206,7 @@ fn what_falls_on_one_coordinate_accumulates_before_the_clip() {
     // Twice 1 on one coordinate is 2: clipped to one unit, not two.
     assert!(one(&[(0, 1.0), (0, 1.0)], 1, 1.0, &lattice)[0] <= 1 << 20);
     // Bulk and single additions are the same.
-    let (mut sums, mut block, clipping) = (vec![0; 2], Block::default(), Clipping::new(1.0, &lattice));
+    let (mut sums, mut block, clipping) = (vec![0; 2], Block::default(), Clipping::new(1.0, &lattice, Terms::Units));
     block.term().add(0, 0.25);
     block.term().add(0, 0.25);
     let term = block.term();
@@ -294,7 +296,7 @@ fn a_million_outputs_lie_on_the_lattice_in_both_worlds() {
         let rows = vec![(0..dimension).map(|i| (i, world)).collect::<Vec<_>>()];
         let step = 2f64.powi(mechanism.exponent());
         let values = run(&mechanism, rows, permit(&mechanism), &SecureNoise).unwrap();
-        let released = crate::LatticeVector { exponent: mechanism.exponent(), values };
+        let released = dp_pvi_names::LatticeVector { exponent: mechanism.exponent(), values };
         let off = released.to_f64().iter().filter(|x| (*x / step).fract() != 0.0).count();
         assert_eq!(off, 0);
         let mean_square = released.to_f64().iter().map(|x| x * x).sum::<f64>() / f64::from(dimension);

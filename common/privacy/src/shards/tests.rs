@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::danger::assume_public;
 use crate::mechanism::{LatticeSum, ReleaseError, Summation, Summed};
-use crate::{Argument, ClientId, Hash, Permit, ReleaseId, RunId, SecureNoise};
+use crate::{Argument, Permit, SecureNoise};
 use dp_pvi_accounting::{ClipNorm, LatticePath, NoiseMultiplier};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_unsealed::Unsealed;
 
 /// Units that are one number each.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dp_pvi_names::{ClientId, Hash, LatticeVector, RunId};
 use dp_pvi_posterior::task::{AggregationSpec, ResolvedTask, TaskError};
-use dp_pvi_privacy::{ClientId, Hash, LatticeVector, RunId};
 use dp_pvi_secagg::charter::{Charter, CharterBody, Member, Parties, SignedCharter};
 use dp_pvi_secagg::closing::MaskSum;
 use dp_pvi_secagg::commitment::Commitment;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use dp_pvi_names::{ClientId, Hash, LatticeVector, RunId};
 use dp_pvi_posterior::task::{AggregationSpec, ResolvedTask};
 use dp_pvi_privacy::mechanism::{Masked, NoiseShare};
-use dp_pvi_privacy::{ClientId, Hash, LatticeVector, RunId};
 use dp_pvi_secagg::charter::{CharterBody, Floors, Member as Party, Parties, SignedCharter};
 use dp_pvi_secagg::client::{Accepted, Client};
 use dp_pvi_secagg::error::SecAggError;

@@ -22,8 +22,8 @@ pub mod member;
 pub mod summer;
 
 use crate::parts::{decode, encode};
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::{AggregationSpec, ResolvedTask, SumSpec, TaskError};
-use dp_pvi_privacy::ClientId;
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::closing::{CloseRequest, MaskSum};
 use dp_pvi_secagg::header::{KeyOffer, ProposedHeader, SignedHeader};

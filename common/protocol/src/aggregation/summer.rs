@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use dp_pvi_secagg::charter::{Charter, SignedCharter};
 use dp_pvi_secagg::error::SecAggError;
 use dp_pvi_secagg::signed::PublicKey;

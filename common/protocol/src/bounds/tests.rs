@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used)]
-use dp_pvi_privacy::{Hash, PayloadKind};
+use dp_pvi_names::{Hash, PayloadKind};
 
 use super::*;
 use crate::coordinator::{Begin, Coordinator, Rejected};
 use crate::message::{Body, Hello, InvalidMessage, ReceiptOutcome, RefusalReason, Signed};
+use crate::shape::Misfit;
 use crate::sum::PayloadError;
 use crate::testing::{Desk, at, client, head, key, settings, synchronous, task, task_of};
-use dp_pvi_reading::shape::Misfit;
 
 /// Decodes what a peer encoded.
 fn said<B: Body>(body: &B) -> Result<(), InvalidMessage> {
@@ -222,7 +222,7 @@ fn a_change_that_leaves_no_distribution_is_refused_and_the_others_go_on() {
     desk.now = at(2000);
     desk.poll();
     assert_eq!(desk.coordinator.entries()[0].included.iter().map(|(client, _)| client.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    assert!(dp_pvi_reading::shape::is_state(desk.coordinator.task(), 1, desk.coordinator.lambda()));
+    assert!(crate::shape::is_state(desk.coordinator.task(), 1, desk.coordinator.lambda()));
 }
 
 /// What a site says of another site's effect would move it, although that site's records alone are about it.

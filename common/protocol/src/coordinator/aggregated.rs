@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_secagg::error::SecAggError;
 use dp_pvi_secagg::transcript::SignedEntry;
 

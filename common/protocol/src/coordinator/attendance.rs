@@ -8,10 +8,11 @@
 
 use std::sync::Arc;
 
+use crate::shape;
+use crate::shape::{At, Shape};
+use dp_pvi_names::{ClientId, Hash, PayloadKind};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::SumBound;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
-use dp_pvi_reading::shape::{self, At, Shape};
 
 use super::run::{Open, Phase, Run};
 use super::types::{MAX_RETURNS, SILENT_ROUNDS};

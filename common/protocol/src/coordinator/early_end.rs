@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};
 use std::sync::OnceLock;
 
+use crate::early_end;
+use dp_pvi_names::ClientId;
+use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::ClientId;
-use dp_pvi_reading::early_end;
-use dp_pvi_reading::noise_aware::{ClosedRound, History};
 
 use super::Member;
 use crate::message::TranscriptEntry;

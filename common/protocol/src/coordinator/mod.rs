@@ -26,10 +26,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::ledger_head::Witness;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::methods::{Arrived, Rule};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
-use dp_pvi_privacy::{ClientId, Hash, ReleaseId, RunId};
-use dp_pvi_reading::witness::Witness;
 
 use dp_pvi_secagg::transcript::SignedEntry;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use dp_pvi_names::{ClientId, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, RunId};
 use serde::{Deserialize, Serialize};
 
 use super::Lack;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::{ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, RunId};
 use ed25519_dalek::VerifyingKey;
 
 use super::early_end::Watch;

@@ -9,7 +9,7 @@
 //! A suspended run ends when it was suspended for [`Settings::suspend_for`](super::Settings), by the operator, or when so many sites have refused for
 //! good that no quorum can come back.
 
-use dp_pvi_privacy::ClientId;
+use dp_pvi_names::ClientId;
 
 use super::run::{Open, Phase};
 use super::{Closing, Control, Coordinator, Lack, Record, Upcoming};

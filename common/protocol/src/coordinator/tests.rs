@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::{Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{Hash, PayloadKind, ReleaseId, RunId};
 
 use super::*;
 use crate::message::{RefusalReason, vector_hash};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::shape::Shape;
+use dp_pvi_names::{ClientId, Hash, PayloadKind};
 use dp_pvi_posterior::task::TaskError;
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_privacy::mechanism::SumBound;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind};
-use dp_pvi_reading::shape::Shape;
 use dp_pvi_secagg::commitment::{Commitment, Salt};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};

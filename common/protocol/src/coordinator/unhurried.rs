@@ -1,6 +1,6 @@
 //! Rounds that do not wait for each other: the asynchronous schedule with bounded staleness.
 
-use dp_pvi_privacy::{ClientId, Hash};
+use dp_pvi_names::{ClientId, Hash};
 
 use super::{Coordinator, Open, Phase, Rejected, Upcoming, Verdict};
 use crate::message::{RoundOutcome, RunOutcome};

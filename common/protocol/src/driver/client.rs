@@ -324,8 +324,7 @@ impl<'a, C: Clock> Calls<'a, C> {
             return Err(error);
         }
         self.failures += 1;
-        let doubled = self.patience.first.saturating_mul(1 << (self.failures - 1).min(20));
-        let wait = doubled.min(self.patience.longest).mul_f64((self.patience.jitter)(self.failures).clamp(0.01, 1.0));
+        let wait = self.patience.between.after(self.failures).mul_f64((self.patience.jitter)(self.failures).clamp(0.01, 1.0));
         observer.on_event(&Event::Retrying { failures: self.failures, wait, error: &error });
         self.clock.sleep(wait).await;
         Ok(())

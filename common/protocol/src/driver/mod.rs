@@ -8,15 +8,15 @@ mod serve;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{Hash, ReleaseId, RunId};
 use dp_pvi_secagg::charter::CharterBody;
 
 pub use self::client::{drive_evaluator, drive_site};
 pub use self::serve::{ServeError, Server, Store, StoreError, SummerTrouble};
 use crate::message::{HeldOutMetrics, PublicMetrics, ReceiptOutcome, RefusalReason, RunEnd, RunOutcome};
 use crate::participant::{SiteError, TrainJob, Trained};
-use crate::time::Timestamp;
+use crate::time::{Backoff, Timestamp};
 use crate::transport::TransportError;
 
 /// Time, from outside.
@@ -213,13 +213,13 @@ impl Observer for () {
 /// Longest pause of a client between two tries to reach a server. What a server offers for a short time, as the end of its run, it must offer for
 /// longer than this.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Pauses of a client between tries to reach a server.
+pub const BETWEEN: Backoff = Backoff { first: Duration::from_millis(250), longest: LONGEST_PAUSE };
 
 /// How to wait for a server that is away.
 pub struct Patience {
-    /// Wait after the first failure; doubled after every further one.
-    pub first: Duration,
-    /// Longest wait.
-    pub longest: Duration,
+    /// Waits after failures.
+    pub between: Backoff,
     /// Give up a server that was reached before when nothing succeeded for this long.
     pub give_up_after: Duration,
     /// Give up one that was never reached after this long: it may have ended with an error, and who has begun nothing with it loses nothing.
@@ -233,8 +233,7 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Self {
         Self {
-            first: Duration::from_millis(250),
-            longest: LONGEST_PAUSE,
+            between: BETWEEN,
             give_up_after: Duration::from_secs(3600),
             first_contact: Duration::from_secs(3600),
             idle: Duration::from_millis(50),

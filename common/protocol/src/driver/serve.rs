@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dp_pvi_privacy::{ClientId, Hash, Payload, PayloadKind};
+use dp_pvi_names::{ClientId, Hash, Payload, PayloadKind};
 
 use crate::aggregation::{SummerReply, SummerRequest};
 use crate::coordinator::{Action, Answered, Begin, Close, Control, Coordinator, Durable, Heeded, Peer, Record, Rejected};

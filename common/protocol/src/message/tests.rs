@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-use dp_pvi_privacy::ClientId;
+use dp_pvi_names::ClientId;
 
 use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::bounds::MAX_SITES;
 use dp_pvi_posterior::task::{EarlyEndSpec, ResolvedTask, ScheduleSpec};
-use dp_pvi_privacy::{ClientId, Hash, RunId};
 use dp_pvi_secagg::header::SignedHeader;
 use dp_pvi_secagg::transcript::SignedEntry;
 use ed25519_dalek::VerifyingKey;

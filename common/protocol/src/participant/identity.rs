@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::origin::Origin;
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash};
-use dp_pvi_reading::origin::Origin;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::SiteError;

@@ -13,10 +13,11 @@ mod site;
 use std::sync::Arc;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::ReleaseId;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::{Attachment, LedgerError};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Pending, Permit, ReleaseId, SiteState};
+use dp_pvi_privacy::{Pending, Permit, SiteState};
 use dp_pvi_secagg::error::SecAggError;
 
 pub use self::evaluator::{Evaluation, EvaluatorParticipant, EvaluatorStep};
@@ -124,6 +125,11 @@ pub enum SiteError {
     /// Nobody here has approved the task, or the charter, yet.
     #[error("the site's policy does not allow this task: {0}")]
     Unapproved(String),
+    /// The site's operator gave the run up.
+    #[error(
+        "this site gave up run {0} of the task (`dp-pvi-client forget`), and takes no further part in it: a new run of the task (`dp-pvi-server run --new-run`) is another one"
+    )]
+    GivenUp(u32),
     /// The server breaks the protocol: forked, rolled back, or asking for more than the task says.
     #[error("the server is not to be trusted in this run: {0}; nothing more is computed or sent")]
     Server(&'static str),

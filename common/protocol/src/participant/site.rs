@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::origin::Origin;
+use crate::shape;
+use crate::shape::{At, Moments, Shape};
+use crate::statement::{Booked, StatementError, statement};
 use dp_pvi_accounting::{Prices, PrivacyLoss};
+use dp_pvi_names::{Hash, LatticeVector, Payload, PayloadKind, ReleaseId, RunId};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask, TaskError};
 use dp_pvi_privacy::ledger::{Attachment, ChargeStore, Claim, LedgerError, LedgerHead, LedgerIdentity, ReleaseState, RowBody, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
-use dp_pvi_privacy::{Argument, Hash, LatticeVector, Ledger, Payload, PayloadKind, ReleaseId, RunId};
-use dp_pvi_reading::origin::Origin;
-use dp_pvi_reading::shape::{self, At, Moments, Shape};
-use dp_pvi_reading::statement::{Booked, StatementError, statement};
+use dp_pvi_privacy::{Argument, Ledger};
 use dp_pvi_secagg::charter::SignedCharter;
 use dp_pvi_secagg::client::Accepted;
 use dp_pvi_secagg::upload::OpenedUpload;
@@ -630,6 +632,9 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         lambda: &Arc<[f64]>,
     ) -> Result<Step, SiteError> {
         let State::Joined(joined) = &mut self.state else { return Ok(Step::Wait) };
+        if self.ledger.was_renounced(&release.run) && !self.ledger.is_planned(&release.run) {
+            return Err(SiteError::GivenUp(release.run.number));
+        }
         // Before it is paid for: nothing can be computed from it.
         if !shape::is_state(&joined.task, visit, lambda) {
             let reason = RefusalReason::Posterior;

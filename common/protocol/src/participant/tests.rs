@@ -1,10 +1,11 @@
 #![allow(clippy::unwrap_used)]
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
+use dp_pvi_names::Hash;
 use dp_pvi_posterior::task::{ResolvedTask, Trust};
 use dp_pvi_privacy::SecureNoise;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity, ReleaseState, RowBody};
-use dp_pvi_privacy::{Hash, Ledger, Pending, danger};
+use dp_pvi_privacy::{Ledger, Pending, danger};
 use ed25519_dalek::SigningKey;
 
 use super::*;
@@ -173,7 +174,7 @@ fn a_turn_of_another_site_is_not_ours() {
 }
 
 /// A server that lies about a round after it was closed.
-fn next_round(start: &RoundStart, included: Vec<(dp_pvi_privacy::ClientId, Hash)>, change: impl FnOnce(&mut RoundHeader)) -> RoundStart {
+fn next_round(start: &RoundStart, included: Vec<(dp_pvi_names::ClientId, Hash)>, change: impl FnOnce(&mut RoundHeader)) -> RoundStart {
     let before = start.header.peek().unwrap();
     let entry = TranscriptEntry {
         header: start.header.clone(),
@@ -349,7 +350,7 @@ fn the_end_of_a_run_is_believed_only_when_signed() {
 fn greeted(site: &mut Site, change: impl FnOnce(&mut Welcome)) -> Result<(), SiteError> {
     let hello = site.hello();
     let task = synchronous(2, 2);
-    let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
+    let run = dp_pvi_names::RunId { task: task.hash(), number: 1 };
     let mut body = Welcome { version: 1, run, task: task.to_bytes(), witnessed: None, hello: hello.hash() };
     change(&mut body);
     site.on_welcome(&hello, &Greeting { welcome: Signed::seal(&body, &key("server")), signed: None }).map(drop)
@@ -461,7 +462,7 @@ fn a_run_that_is_charged_is_paid_to_its_end_whichever_visits_came() {
     let task = task("schedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"", "epsilon = 1.0", 2);
     let (first, later) = (task.visit_event(0).unwrap(), task.visit_event(1).unwrap());
     assert_ne!(first, later);
-    let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
+    let run = dp_pvi_names::RunId { task: task.hash(), number: 1 };
     let enough = Budget { epsilon: task.loss(4).unwrap().epsilon, ..budget() };
     let disk = MemoryStore::new(Unsealed);
     let mut before = ledger("a", &disk, enough).unwrap();
@@ -473,6 +474,25 @@ fn a_run_that_is_charged_is_paid_to_its_end_whichever_visits_came() {
 }
 
 /// A run that the budget does not pay to its end is not begun: the rounds before would be charged for nothing.
+/// `forget`: what was paid for and has not left stays here, and the same run is not charged again.
+#[test]
+fn a_run_that_was_given_up_gets_nothing_more_from_this_site() {
+    let task = private(|_| {});
+    let (mut desk, disk, mut one, start) = asked(&task);
+    let kept = train(&mut one, &start, [0.1, 0.2, -1.0, -2.0]);
+    drop(one);
+    let mut books = ledger("a", &disk, budget()).unwrap();
+    let before = books.losses().joint.epsilon.get();
+    books.give_up(&kept.release.run).unwrap();
+    assert!(books.state(&kept.release) == Some(ReleaseState::Settled { included: false }) && books.losses().joint.epsilon.get() < before);
+    let (rows, spent) = (books.rows().len(), books.losses().joint.epsilon.get());
+    drop(books);
+    let mut again = site("a", &disk);
+    welcome(&mut again, &mut desk).unwrap();
+    refused(again.on_next(next(&next_round(&start, Vec::new(), |_| {}))), "gave up run");
+    assert_eq!((again.ledger().rows().len(), again.ledger().losses().joint.epsilon.get()), (rows, spent));
+}
+
 #[test]
 fn a_run_that_the_budget_does_not_pay_to_the_end_is_not_begun() {
     let task = private(|_| ());
@@ -618,7 +638,7 @@ fn a_committed_update_is_sent_again_while_it_is_new_enough() {
 fn claimed(site: &mut Site, witnessed: dp_pvi_privacy::ledger::LedgerHead, signed: Option<SignedHead>) -> Result<(), SiteError> {
     let hello = site.hello();
     let task = synchronous(2, 2);
-    let run = dp_pvi_privacy::RunId { task: task.hash(), number: 1 };
+    let run = dp_pvi_names::RunId { task: task.hash(), number: 1 };
     let welcome = Welcome { version: 1, run, task: task.to_bytes(), witnessed: Some(witnessed), hello: hello.hash() };
     site.on_welcome(&hello, &Greeting { welcome: Signed::seal(&welcome, &key("server")), signed }).map(drop)
 }

@@ -34,6 +34,8 @@ pub(super) struct Expanded {
     pub(super) smooths: Vec<Call>,
     pub(super) groups: Vec<Group>,
     pub(super) offsets: Vec<Call>,
+    /// Whether `.` stands in it and nothing else makes coefficients.
+    pub(super) only_every: bool,
 }
 
 /// More terms than this are no formula that somebody reads.
@@ -47,10 +49,11 @@ const MOST_PARTS: usize = 64;
 /// Bytes of a column or call as it is printed: it is a part of many names.
 const MOST_BYTES_OF_A_VARIABLE: usize = 512;
 
-/// Expands a right-hand side.
-pub(super) fn expand(text: &str, terms: &Node) -> Result<Expanded, FormulaError> {
+/// Expands a right-hand side; `every` are the columns that `.` stands for.
+pub(super) fn expand(text: &str, terms: &Node, every: &[String]) -> Result<Expanded, FormulaError> {
     let mut expansion = Expansion {
         text,
+        every,
         numbers: HashMap::new(),
         products: 0,
         expanded: Expanded {
@@ -60,8 +63,20 @@ pub(super) fn expand(text: &str, terms: &Node) -> Result<Expanded, FormulaError>
             smooths: Vec::new(),
             groups: Vec::new(),
             offsets: Vec::new(),
+            only_every: is_only_every(terms),
         },
     };
+    if expansion.expanded.only_every {
+        // Of any number of columns: nothing is multiplied.
+        for (minus, summand) in summands(terms) {
+            match &summand.kind {
+                Kind::Intercept(one) => expansion.expanded.intercept = *one != minus,
+                Kind::Call(call) => expansion.offset(call)?,
+                _ => {}
+            }
+        }
+        return Ok(expansion.expanded);
+    }
     let mut terms = expansion.outermost(terms)?;
     terms.sort_by_key(BTreeSet::len);
     Ok(Expanded { terms, ..expansion.expanded })
@@ -72,6 +87,7 @@ type Join<E> = fn(&mut E, &[Term], &[Term], usize) -> Result<Vec<Term>, FormulaE
 
 struct Expansion<'t> {
     text: &'t str,
+    every: &'t [String],
     numbers: HashMap<String, usize>,
     /// Products that were formed so far.
     products: usize,
@@ -85,18 +101,13 @@ impl Expansion<'_> {
 
     /// The outermost sum: only here stand curves, groups and offsets.
     fn outermost(&mut self, node: &Node) -> Result<Vec<Term>, FormulaError> {
-        let alone = [(false, node.clone())];
-        let summands = match &node.kind {
-            Kind::Sum(summands) => summands.as_slice(),
-            _ => &alone,
-        };
         let mut terms = Vec::new();
-        for (minus, summand) in summands {
+        for (minus, summand) in summands(node) {
             match &summand.kind {
                 Kind::Call(call) if is_smooth(call) && !minus => self.smooth(call)?,
                 Kind::Call(call) if is_offset(call) && !minus => self.offset(call)?,
                 Kind::Group { effects, double, by } if !minus => self.group(summand.at, effects, *double, by)?,
-                _ => self.add(&mut terms, (*minus, false), summand)?,
+                _ => self.add(&mut terms, (minus, false), summand)?,
             }
         }
         Ok(terms)
@@ -136,7 +147,7 @@ impl Expansion<'_> {
         if self.expanded.groups.iter().any(|other| other.text == text) {
             return self.fail(at, format!("`{text}` stands twice: leave one out"));
         }
-        let effects = expand(self.text, effects)?;
+        let effects = Expanded { only_every: false, ..expand(self.text, effects, self.every)? };
         if !(effects.smooths.is_empty() && effects.groups.is_empty() && effects.offsets.is_empty()) {
             return self.fail(at, "inside a group only numbers have effects: `(1 + age | site)`");
         }
@@ -176,6 +187,14 @@ impl Expansion<'_> {
             Kind::Intercept(_) => {
                 let mut terms = Vec::new();
                 self.add(&mut terms, (false, minus), node)?;
+                Ok(terms)
+            }
+            Kind::Every => {
+                let mut terms = Vec::new();
+                for name in self.every {
+                    let term = self.variable(print::column(name), node.at, Called::Column(name.clone()))?;
+                    self.extend(&mut terms, vec![term], node.at)?;
+                }
                 Ok(terms)
             }
             Kind::Column(name) => self.variable(print::column(name), node.at, Called::Column(name.clone())).map(|term| vec![term]),
@@ -261,4 +280,24 @@ fn is_smooth(call: &Call) -> bool {
 
 fn is_offset(call: &Call) -> bool {
     call.name == "offset"
+}
+
+/// The summands of the outermost sum, and whether they are taken away.
+pub(super) fn summands(node: &Node) -> impl Iterator<Item = (bool, &Node)> {
+    let (sum, alone) = match &node.kind {
+        Kind::Sum(summands) => (summands.as_slice(), None),
+        _ => (&[][..], Some((false, node))),
+    };
+    sum.iter().map(|(minus, summand)| (*minus, summand)).chain(alone)
+}
+
+/// Whether a right-hand side is `.`, an intercept or none, and offsets.
+fn is_only_every(node: &Node) -> bool {
+    let is_every = |(minus, summand): &(bool, &Node)| !minus && matches!(summand.kind, Kind::Every);
+    let is_other = |(minus, summand): &(bool, &Node)| match &summand.kind {
+        Kind::Intercept(_) => true,
+        Kind::Call(call) => !minus && is_offset(call),
+        _ => false,
+    };
+    summands(node).any(|one| is_every(&one)) && summands(node).all(|one| is_every(&one) || is_other(&one))
 }

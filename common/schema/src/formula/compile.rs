@@ -4,12 +4,15 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::algebra::{Expanded, Group, Term as Set, expand};
 use super::design::{By, Design, Grouped, Offset, ScaleGroup};
-use super::piece::Piece;
+use super::piece::{Levels, Piece, Values, bare_number};
 use super::scope::Scope;
 use super::syntax::{Called, Name, Node, Response};
 use super::{Formula, FormulaError};
+use crate::coding::Coding;
 use crate::{Column, ColumnKind, LabelKind};
 
+/// Its name beside columns that stand as the schema codes them.
+const INTERCEPT: &str = "(intercept)";
 /// A model with more coefficients than this is refused.
 const MOST_COEFFICIENTS: usize = 1 << 20;
 /// Bytes of all names.
@@ -22,8 +25,15 @@ const NORMS: std::ops::Range<f64> = 1e-100..1e100;
 /// Compiles a formula against public values. `sites` are the names of all sites; they are needed by groups `(… | site)` only.
 pub(crate) fn compile(formula: &Formula, scope: &Scope<'_>, sites: &[String]) -> Result<Design, FormulaError> {
     check_response(formula, scope)?;
-    let expanded = expand(scope.text, &formula.tree.terms)?;
+    let every = scope.every(&formula.tree.terms);
+    let names: Vec<String> = every.iter().map(|column| scope.columns[*column].name.clone()).collect();
+    let expanded = expand(scope.text, &formula.tree.terms, &names)?;
     let mut compiler = Compiler { scope, design: Design::empty(formula.to_string(), sorted(sites)), used: BTreeSet::new() };
+    if expanded.only_every {
+        compiler.offsets(&expanded)?;
+        compiler.every(&every, expanded.intercept);
+        return compiler.finish_every(&formula.tree.terms);
+    }
     compiler.fixed(&expanded)?;
     let curves = expanded.smooths.iter().map(|call| scope.smooth(call)).collect::<Result<Vec<_>, _>>()?;
     if let (Some(call), false) = (expanded.smooths.first(), expanded.intercept) {
@@ -83,10 +93,26 @@ struct Compiler<'s> {
 }
 
 impl Compiler<'_> {
+    /// What `.` alone makes: one column after the other in the schema's order, what marks missing values, and the intercept.
+    fn every(&mut self, columns: &[usize], intercept: bool) {
+        let mut needs_all_levels = !intercept;
+        for position in columns {
+            let column = &self.scope.columns[*position];
+            let Some(piece) = coded(column, *position, needs_all_levels) else { continue };
+            needs_all_levels &= !matches!(column.kind, ColumnKind::Category(_));
+            self.used.insert(*position);
+            self.design.add_column(&piece, column);
+        }
+        self.indicators();
+        if intercept {
+            self.design.add_intercept(INTERCEPT);
+        }
+    }
+
     /// The intercept and the products of columns and calls.
     fn fixed(&mut self, expanded: &Expanded) -> Result<(), FormulaError> {
         if expanded.intercept {
-            self.design.add_intercept();
+            self.design.add_intercept("(Intercept)");
         }
         // Also those that were taken away again: what is written has to mean something.
         let mut pieces = Vec::with_capacity(expanded.variables.len());
@@ -216,6 +242,21 @@ impl Compiler<'_> {
         }
     }
 
+    /// What the schema lists has no bound but that of a computer's numbers.
+    fn finish_every(self, terms: &Node) -> Result<Design, FormulaError> {
+        if self.design.names().is_empty() {
+            return self.scope.fail(terms.at, "there is nothing to learn: describe a column, or keep the intercept");
+        }
+        if u32::try_from(self.design.names().len()).is_err() {
+            return self.scope.fail(terms.at, "more than 4294967295 feature entries: list fewer category values");
+        }
+        if self.design.worst_case_norm().is_finite() {
+            return Ok(self.design);
+        }
+        let problem = "the longest row that the ranges allow is not a finite number: use smaller ranges or larger scales";
+        self.scope.fail(terms.at, problem)
+    }
+
     fn finish(self, terms: &Node) -> Result<Design, FormulaError> {
         let names = self.design.names();
         if names.is_empty() {
@@ -233,6 +274,23 @@ impl Compiler<'_> {
             return Ok(self.design);
         }
         self.scope.fail(terms.at, "the longest row is too long or too short for a computer: use ranges and scales of ordinary size")
+    }
+}
+
+/// A column as the schema codes it; nothing of one that is ignored.
+fn coded(column: &Column, position: usize, needs_all_levels: bool) -> Option<Piece> {
+    let levels = |names: Vec<String>, coding: Coding| {
+        let values = Values::Levels(Levels { names, coding, cuts: None });
+        Piece { text: super::print::column(&column.name), column: position, values }
+    };
+    match &column.kind {
+        ColumnKind::Number(rule) => Some(bare_number(&column.name, position, *rule)),
+        ColumnKind::Boolean(_) => Some(levels(vec!["FALSE".into(), "TRUE".into()], Coding::Treatment { reference: 0 })),
+        ColumnKind::Category(rule) => {
+            let piece = levels(rule.values.clone(), rule.coding);
+            Some(if needs_all_levels && !rule.states_coding { piece.with_all_levels() } else { piece })
+        }
+        ColumnKind::Ignored => None,
     }
 }
 

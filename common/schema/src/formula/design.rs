@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::piece::{Cell, Levels, Map, Piece, Values};
-use crate::EntryKind;
 use crate::coding::Coding;
+use crate::{Column, ColumnKind, EntryKind};
 
 /// A compiled formula. Everything in it follows from the formula, the schema and the list of sites: public values.
 ///
@@ -28,6 +28,8 @@ pub struct Design {
     scale_groups: Vec<ScaleGroup>,
     max_nonzeros: usize,
     max_abs: f64,
+    /// Whether rows are columns as the schema codes them.
+    coded: bool,
 }
 
 /// A term and its coefficients.
@@ -63,7 +65,12 @@ pub struct ScaleGroup {
 pub enum Use<'d> {
     /// Nothing.
     None,
-    /// A straight line.
+    /// The entry of the schema's own coding, and nothing else.
+    Coded {
+        /// Position of its coefficient.
+        coefficient: u32,
+    },
+    /// A straight line in another unit, or in several terms.
     Straight,
     /// A number cut into levels: their labels, and the cuts between them.
     Bins {
@@ -164,6 +171,7 @@ impl Design {
             scale_groups: Vec::new(),
             max_nonzeros: 0,
             max_abs: 0.0,
+            coded: false,
         }
     }
 
@@ -199,7 +207,7 @@ impl Design {
         let [only] = factors.as_slice() else { return None };
         let piece = &self.pieces[*only];
         let bent = match &piece.values {
-            Values::Number(map) => !map.is_affine(),
+            Values::Number(map) => !map.is_affine() && !self.coded,
             Values::Levels(Levels { cuts, .. }) => cuts.is_some(),
             _ => true,
         };
@@ -273,14 +281,14 @@ impl Design {
             None => 1.0,
             Some(Cell::Number(value)) => value,
             // No such column passes the check; nothing that is no number counts.
-            Some(Cell::Missing | Cell::Level(_)) => 0.0,
+            Some(Cell::Missing | Cell::Gap(_) | Cell::Level(_)) => 0.0,
         }
     }
 
     /// Position of the intercept.
     #[must_use]
     pub fn intercept(&self) -> Option<u32> {
-        matches!(self.blocks.first(), Some(Block { entries: Entries::Intercept, .. })).then_some(0)
+        self.blocks.iter().find(|block| matches!(block.entries, Entries::Intercept)).map(|block| block.first)
     }
 
     /// R before it is rounded up: (Σ over terms of their squared bounds)^½.
@@ -298,7 +306,8 @@ impl Design {
     /// The greatest |entry|, rounded up.
     #[must_use]
     pub fn max_abs_entry(&self) -> f64 {
-        self.max_abs * (1.0 + 1e-12)
+        // Of a column as the schema codes it the greatest entry is that of an end of the range.
+        if self.coded { self.max_abs } else { self.max_abs * (1.0 + 1e-12) }
     }
 
     /// The other columns that stand in one term with a column: what it changes depends on them.
@@ -348,6 +357,13 @@ impl Design {
         if squared || bent {
             return Use::Curve;
         }
+        if let [piece] = pieces.as_slice()
+            && self.coded
+            && piece.is_number()
+            && let Some(coefficient) = self.only_place(column)
+        {
+            return Use::Coded { coefficient };
+        }
         let straight = |piece: &&Piece| matches!(&piece.values, Values::Number(map) if map.is_affine());
         match pieces.as_slice() {
             [] => Use::None,
@@ -361,6 +377,34 @@ impl Design {
                 Use::Levels { reference }
             }
             _ => Use::Curve,
+        }
+    }
+
+    /// The first coefficient of a column that stands alone in one term and in nothing else.
+    #[must_use]
+    pub fn only_place(&self, column: usize) -> Option<u32> {
+        let mut places = self.blocks.iter().filter(|block| self.columns_of(block).iter().any(|set| set.contains(&column)));
+        let place = places.find(|block| !matches!(block.entries, Entries::Indicator(_)))?;
+        let alone = matches!(&place.entries, Entries::Product(factors) if factors.len() == 1);
+        let others = places.any(|block| !matches!(block.entries, Entries::Indicator(_)));
+        (alone && !others && self.offsets.iter().all(|offset| offset.column != column)).then_some(place.first)
+    }
+
+    /// Whether rows are columns as the schema codes them, one after the other, and an intercept: what `.` alone makes.
+    #[must_use]
+    pub fn is_coded(&self) -> bool {
+        self.coded
+    }
+
+    /// The entries that a column alone makes of a cell, in the terms in which it stands alone.
+    pub fn column_row(&self, column: usize, cell: Cell, mut push: impl FnMut(u32, f64)) {
+        for Block { first, entries } in &self.blocks {
+            if let Entries::Product(factors) = entries
+                && let [only] = factors.as_slice()
+                && self.pieces[*only].column == column
+            {
+                self.pieces[*only].entries(cell, |position, value| push(first + position, value));
+            }
         }
     }
 
@@ -398,23 +442,33 @@ impl Design {
         widths.collect()
     }
 
-    pub(super) fn add_intercept(&mut self) {
-        self.add("(Intercept)", vec!["(Intercept)".into()], Worst { bound: 1.0, nonzeros: 1, entry: 1.0 }, Entries::Intercept);
+    pub(super) fn add_intercept(&mut self, name: &str) {
+        self.add(name, vec![name.to_owned()], Worst { bound: 1.0, nonzeros: 1, entry: 1.0 }, Entries::Intercept);
     }
 
     /// Without the coefficient of the intercept, which counted for the coding of factors all the same. Bounds on entries stay.
     pub(crate) fn without_intercept(mut self) -> Self {
-        if self.intercept().is_none() {
-            return self;
-        }
-        self.names.remove(0);
-        self.terms.remove(0);
-        self.blocks.remove(0);
+        let Some(block) = self.blocks.iter().position(|block| matches!(block.entries, Entries::Intercept)) else { return self };
+        let place = self.blocks.remove(block).first;
+        self.terms.remove(block);
+        self.names.remove(place as usize);
         self.max_nonzeros -= 1;
-        self.terms.iter_mut().for_each(|term| term.first -= 1);
-        self.blocks.iter_mut().for_each(|block| block.first -= 1);
-        self.scale_groups.iter_mut().for_each(|group| group.first -= 1);
+        let earlier = |first: &mut u32| *first -= u32::from(*first > place);
+        self.terms.iter_mut().for_each(|term| earlier(&mut term.first));
+        self.blocks.iter_mut().for_each(|block| earlier(&mut block.first));
+        self.scale_groups.iter_mut().for_each(|group| earlier(&mut group.first));
         self
+    }
+
+    /// A column as the schema codes it.
+    pub(super) fn add_column(&mut self, piece: &Piece, column: &Column) {
+        self.coded = true;
+        let names = match (&column.kind, &piece.values) {
+            (ColumnKind::Category(_), Values::Levels(Levels { names, coding, .. })) => coding.names(&column.name, names),
+            _ => vec![column.name.clone()],
+        };
+        let entries = Entries::Product(vec![self.place(piece)]);
+        self.add(&piece.text, names, Worst::of_product(std::slice::from_ref(piece)), entries);
     }
 
     /// A product of factors; returns the position of its first coefficient.
@@ -495,7 +549,7 @@ impl Design {
     #[must_use]
     pub fn offset(&self, record: &Record<'_>) -> f64 {
         let part = |offset: &Offset| match record.cells[offset.column] {
-            Cell::Number(value) => offset.map.apply(value),
+            Cell::Number(value) | Cell::Gap(value) => offset.map.apply(value),
             Cell::Missing | Cell::Level(_) => 0.0,
         };
         self.offsets.iter().map(part).sum()
@@ -514,6 +568,10 @@ impl Design {
                 Entries::Intercept => push(*first, 1.0),
                 Entries::Indicator(column) if record.filled[*column] => push(*first, 1.0),
                 Entries::Indicator(_) => {}
+                Entries::Product(factors) if factors.len() == 1 => {
+                    let entries = space.of(factors[0]).iter().filter(|(_, value)| *value != 0.0);
+                    entries.for_each(|(position, value)| push(first + position, *value));
+                }
                 Entries::Product(factors) => self.product(factors, space, Partial { position: 0, value: 1.0 }, &mut |part| {
                     push(first + part.position, part.value);
                 }),

@@ -11,7 +11,7 @@ pub(super) enum Token {
     Number(f64),
     /// Between `'` or `"`.
     Text(String),
-    /// `~ + - * : ^ ( ) [ ] , = | ||`.
+    /// `~ + - * : ^ ( ) [ ] , = | || .`.
     Sign(&'static str),
     /// After the last one.
     End,
@@ -99,9 +99,7 @@ fn number(text: &str, at: usize) -> Result<(Token, usize), FormulaError> {
     match text[at..at + length].parse::<f64>() {
         Ok(value) if value.is_finite() => Ok((Token::Number(value), length)),
         _ if length == 1 && text[at + 1..].starts_with(|c: char| is_name(c)) => Err(FormulaError::new(text, at, in_backticks(&text[at..]))),
-        _ if length == 1 && bytes[0] == b'.' => {
-            Err(FormulaError::new(text, at, "`.` for all columns is not known: name the columns that the model shall use"))
-        }
+        _ if length == 1 && bytes[0] == b'.' => Ok((Token::Sign("."), 1)),
         _ => Err(FormulaError::new(text, at, "this is no number")),
     }
 }

@@ -80,14 +80,19 @@ pub(crate) fn design(
     text: &str,
     sites: &[String],
     (columns, label): (&[Column], &Label),
-    unit: Option<&str>,
+    (unit, weights): (Option<&str>, Option<&str>),
 ) -> Result<Design, FormulaError> {
     let read = || {
         let formula = Formula::parse(text)?;
-        let scope = Scope { text: formula.text(), columns, label, unit };
+        let scope = Scope { text: formula.text(), columns, label, unit, weights };
         compile(&formula, &scope, sites)
     };
     read().map_err(|error| error.in_view_of(columns.iter().map(|column| column.name.as_str()).chain(label.columns())))
+}
+
+/// A column's name as it stands in a formula.
+pub(crate) fn in_formula(name: &str) -> String {
+    print::column(name)
 }
 
 /// Where the first summand that `is` says yes to begins.

@@ -6,13 +6,16 @@ use crate::coding::Coding;
 use crate::{NumberRule, Transform};
 
 /// A value of a column, as a row is made of it. Numbers are in the unit of the file and clamped to their range; a missing number has become its
-/// fill.
+/// fill where the schema has one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell {
     /// No value of a category or a truth value: no entry is set.
     Missing,
     /// A number, clamped.
     Number(f64),
+    /// No number, and nothing that the schema puts in its place: the value of the range that is nearest to the entry 0, for curves and functions. A column as the
+    /// schema codes it has the entry 0.
+    Gap(f64),
     /// The position of a category's level; a truth value is 0 or 1.
     Level(u32),
 }
@@ -122,6 +125,11 @@ impl Map {
         low.abs().max(high.abs())
     }
 
+    /// Whether the value is the entry of the schema's own coding.
+    fn is_coded(&self) -> bool {
+        matches!(self.steps.as_slice(), [Step::Encode(_)])
+    }
+
     /// Whether the value is a multiple of the file's, moved by a constant.
     pub(super) fn is_affine(&self) -> bool {
         self.steps.iter().all(|step| match step {
@@ -136,7 +144,7 @@ impl Levels {
     /// The level of a cell.
     pub(super) fn of(&self, cell: Cell) -> Option<u32> {
         match (cell, &self.cuts) {
-            (Cell::Number(value), Some(cuts)) => Some(cuts.partition_point(|cut| *cut < value) as u32),
+            (Cell::Number(value) | Cell::Gap(value), Some(cuts)) => Some(cuts.partition_point(|cut| *cut < value) as u32),
             (Cell::Level(level), None) => Some(level),
             _ => None,
         }
@@ -254,13 +262,19 @@ impl Piece {
             }
             next += 1;
         };
+        let cell = match (&self.values, cell) {
+            (Values::Number(map), Cell::Gap(_)) if map.is_coded() => return,
+            (Values::Levels(_), cell) => cell,
+            (_, Cell::Gap(value)) => Cell::Number(value),
+            (_, cell) => cell,
+        };
         match (&self.values, cell) {
             (Values::Levels(levels), cell) => {
                 if let Some(level) = levels.of(cell) {
                     levels.coding.entries(level, levels.names.len()).iter().for_each(|(position, value)| push(position, value));
                 }
             }
-            (_, Cell::Missing | Cell::Level(_)) => {}
+            (_, Cell::Missing | Cell::Gap(_) | Cell::Level(_)) => {}
             (Values::Number(map), Cell::Number(value)) => dense(map.apply(value)),
             (Values::Legendre { range, degree }, Cell::Number(value)) => legendre(value, *range, *degree, dense),
             (Values::Powers { rule, degree }, Cell::Number(value)) => {

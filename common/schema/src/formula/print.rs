@@ -67,6 +67,7 @@ fn node(node: &Node, tightness: u8) -> String {
     let (own, text) = match &node.kind {
         Kind::Intercept(true) => (4, "1".to_owned()),
         Kind::Intercept(false) => (4, "0".to_owned()),
+        Kind::Every => (4, ".".to_owned()),
         Kind::Column(name) => (4, column(name)),
         Kind::Call(inner) => (4, call(inner)),
         Kind::Group { effects, double, by } => (4, group(effects, *double, by)),

@@ -1,11 +1,12 @@
 //! The columns that a formula can name, and what its calls make of them.
 
 use super::FormulaError;
+use super::algebra::summands;
 use super::arguments::{Arguments, listed};
 use super::bases::{BSpline, NaturalSpline, Smooth, equal_knots};
 use super::piece::{Levels, Map, Piece, Step, Values, bare_number, bin_labels};
 use super::print;
-use super::syntax::{Call, Called, Value, Variable};
+use super::syntax::{Call, Called, Kind, Node, Value, Variable};
 use crate::coding::Coding;
 use crate::{Column, ColumnKind, Label, NumberRule};
 
@@ -16,6 +17,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) columns: &'a [Column],
     pub(crate) label: &'a Label,
     pub(crate) unit: Option<&'a str>,
+    /// The column of the records' weights.
+    pub(crate) weights: Option<&'a str>,
 }
 
 /// A curve and how far it may bend.
@@ -25,6 +28,17 @@ pub(super) struct Curve {
     pub(super) sd: Option<f64>,
 }
 
+/// The columns that stand in a call.
+fn columns_of<'c>(call: &'c Call, columns: &mut Vec<&'c str>) {
+    for argument in &call.arguments {
+        match &argument.value {
+            Value::Column(name) => columns.push(name),
+            Value::Call(inner) => columns_of(inner, columns),
+            _ => {}
+        }
+    }
+}
+
 const CALLS: [&str; 12] = ["log", "log1p", "sqrt", "center", "scale", "poly", "bs", "ns", "s", "bin", "C", "offset"];
 /// More entries of one curve than this are no curve that records can show.
 const MOST_FUNCTIONS: u32 = 200;
@@ -32,6 +46,18 @@ const MOST_FUNCTIONS: u32 = 200;
 impl Scope<'_> {
     pub(super) fn fail<T>(&self, at: usize, problem: impl Into<String>) -> Result<T, FormulaError> {
         Err(FormulaError::new(self.text, at, problem))
+    }
+
+    /// The columns that `.` stands for: all that are described and have no other part, neither as label, id or weight nor in an offset.
+    pub(super) fn every(&self, terms: &Node) -> Vec<usize> {
+        let offsets = summands(terms).filter_map(|(_, summand)| match &summand.kind {
+            Kind::Call(call) if call.name == "offset" => Some(call),
+            _ => None,
+        });
+        let mut taken: Vec<&str> = self.label.columns().chain(self.unit).chain(self.weights).collect();
+        offsets.for_each(|call| columns_of(call, &mut taken));
+        let is_free = |column: &Column| column.kind != ColumnKind::Ignored && !taken.contains(&column.name.as_str());
+        self.columns.iter().enumerate().filter(|(_, column)| is_free(column)).map(|(position, _)| position).collect()
     }
 
     /// The entries of a variable; a factor's by its contrasts.

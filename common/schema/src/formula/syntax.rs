@@ -7,7 +7,7 @@
 //! product = inter { "*" inter }
 //! inter   = power { ":" power }
 //! power   = atom [ "^" integer ]
-//! atom    = "0" | "1" | column | call | "(" sum ")" | "(" sum ( "|" | "||" ) column ")"
+//! atom    = "0" | "1" | "." | column | call | "(" sum ")" | "(" sum ( "|" | "||" ) column ")"
 //! call    = name "(" argument { "," argument } ")"
 //! argument= [ name "=" ] ( value | "[" value { "," value } "]" )
 //! value   = number | string | "TRUE" | "FALSE" | column | call
@@ -51,6 +51,8 @@ pub(super) struct Node {
 pub(super) enum Kind {
     /// `1` (true) or `0` (false).
     Intercept(bool),
+    /// `.`: all columns that the formula does not name before `~` or in an offset.
+    Every,
     Column(String),
     Call(Call),
     /// Summands with whether they are taken away.
@@ -285,6 +287,7 @@ impl Reader<'_> {
             }
             Token::Name { text, quoted: false } if self.takes("(") => self.deeper(|reader| reader.call(text, at)).map(call_node),
             Token::Name { text, .. } => Ok(Node { at, kind: Kind::Column(text) }),
+            Token::Sign(".") => Ok(Node { at, kind: Kind::Every }),
             Token::Sign("(") => self.deeper(|reader| reader.parenthesis(at)),
             Token::Sign("~") => Err(FormulaError::new(self.text, at, "a formula has one `~`")),
             _ => Err(FormulaError::new(self.text, at, "a term is missing here")),

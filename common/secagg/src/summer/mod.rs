@@ -9,7 +9,7 @@ mod store;
 
 use std::sync::Arc;
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 

@@ -1,6 +1,6 @@
 //! What the summer remembers, and where. This crate does no I/O: the process brings the store and the vault.
 
-use dp_pvi_privacy::Hash;
+use dp_pvi_names::Hash;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 

@@ -1,10 +1,11 @@
 //! What a site writes down: everything that a crash must not lose, and nothing of its share of the noise or of the seed of its mask.
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
+use dp_pvi_names::{Payload, ReleaseId};
 use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{Ledger, Payload, Pending, ReleaseId};
+use dp_pvi_privacy::{Ledger, Pending};
 use dp_pvi_secagg::client::ClientState;
 use dp_pvi_secagg::mask::MaskSeed;
 use rand_core::Rng;

@@ -2,8 +2,8 @@
 
 use crate::world::*;
 use dp_pvi_accounting::{SamplingRate, Terms};
+use dp_pvi_names::{Hash, LatticeVector};
 use dp_pvi_privacy::mechanism::SumBound;
-use dp_pvi_privacy::{Hash, LatticeVector};
 use dp_pvi_secagg::bounds;
 use dp_pvi_secagg::charter::{CharterBody, Floors, Member, SignedCharter, SumRounds};
 use dp_pvi_secagg::client::{Client, Outgoing, Sent, Settled};
@@ -40,7 +40,7 @@ fn closing(world: &mut World, sites: &[u32]) -> (SignedHeader, Closing, Vec<(Sen
     (header, collecting.close().unwrap(), parts)
 }
 
-fn spool(parts: &[(Sent, Outgoing)], sites: &[u32]) -> Vec<(dp_pvi_privacy::ClientId, Vec<u8>)> {
+fn spool(parts: &[(Sent, Outgoing)], sites: &[u32]) -> Vec<(dp_pvi_names::ClientId, Vec<u8>)> {
     sites.iter().zip(parts).map(|(site, (_, outgoing))| (name(*site), words(outgoing))).collect()
 }
 
@@ -197,8 +197,8 @@ fn sets_that_break_the_rules_are_refused() {
         request.uploads[0] = Signed::seal(&body, &key(signer));
         request
     };
-    let stranger = forged(&|u| u.client = dp_pvi_privacy::ClientId::new("a-stranger").unwrap(), 10);
-    let expected = SecAggError::UnknownClient { client: dp_pvi_privacy::ClientId::new("a-stranger").unwrap() };
+    let stranger = forged(&|u| u.client = dp_pvi_names::ClientId::new("a-stranger").unwrap(), 10);
+    let expected = SecAggError::UnknownClient { client: dp_pvi_names::ClientId::new("a-stranger").unwrap() };
     assert_eq!(world.summer.close(&stranger), Err(expected));
     // A commitment exchanged after sealing (even signed by the site itself): the seed does not open.
     let other = parts[1].1.upload.open(world.charter.key_of(&name(1)).unwrap()).unwrap();
@@ -343,7 +343,7 @@ fn negative_unsigned_or_exchanged_keys_are_refused() {
     // Signed by all, but not this site's key; two parties with one key; a key of small order.
     let verified = std::sync::Arc::new(complete.verify().unwrap());
     assert!(Client::new(verified.clone(), name(0), key(11), &floors()).is_err());
-    assert!(Client::new(verified, dp_pvi_privacy::ClientId::new("nobody").unwrap(), key(10), &floors()).is_err());
+    assert!(Client::new(verified, dp_pvi_names::ClientId::new("nobody").unwrap(), key(10), &floors()).is_err());
     for key in [PublicKey::of(&key(10)), PublicKey([0; 32])] {
         let mut body = body.clone();
         body.summer = key;

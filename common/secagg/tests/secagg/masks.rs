@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::world::*;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use dp_pvi_privacy::{Hash, LatticeVector};
+use dp_pvi_names::{Hash, LatticeVector};
 use dp_pvi_secagg::commitment::{Commitment, Salt};
 use dp_pvi_secagg::mask::{MaskSeed, MaskStream};
 use dp_pvi_secagg::ring;
@@ -44,7 +44,7 @@ fn first(mut stream: MaskStream, count: usize) -> Vec<u64> {
 #[test]
 fn masks_equal_those_of_an_independent_program() {
     let seed: [u8; 32] = std::array::from_fn(|i| i as u8);
-    let client = dp_pvi_privacy::ClientId::new("hospital-1").unwrap();
+    let client = dp_pvi_names::ClientId::new("hospital-1").unwrap();
     let words = first(MaskSeed::fresh(&mut Seed(seed)).stream(&Hash([7; 32]), &client), 1501);
     let expected = [
         0xe106_6a32_9230_0041,
@@ -63,14 +63,14 @@ fn masks_equal_those_of_an_independent_program() {
 
 #[test]
 fn commitments_equal_those_of_an_independent_program() {
-    let client = dp_pvi_privacy::ClientId::new("hospital-1").unwrap();
+    let client = dp_pvi_names::ClientId::new("hospital-1").unwrap();
     let vector = LatticeVector { exponent: 0, values: vec![1, -2, 3] };
     let commitment = Commitment::of(&Salt([9; 32]), &Hash([7; 32]), &client, &vector);
     assert_eq!(commitment.0.to_string(), "53f34e8d342fe7df81320479811b7ec584a2a30dcf89de992de6ec8458cb918a");
     assert_eq!(commitment, Commitment::of_bytes(&Salt([9; 32]), &Hash([7; 32]), &client, &ring::to_bytes(&vector)));
     let other = |salt: u8, header: u8, site: &str, value: i64| {
         let vector = LatticeVector { exponent: 0, values: vec![value, -2, 3] };
-        Commitment::of(&Salt([salt; 32]), &Hash([header; 32]), &dp_pvi_privacy::ClientId::new(site).unwrap(), &vector)
+        Commitment::of(&Salt([salt; 32]), &Hash([header; 32]), &dp_pvi_names::ClientId::new(site).unwrap(), &vector)
     };
     assert!(commitment.matches(&other(9, 7, "hospital-1", 1)));
     for changed in [other(8, 7, "hospital-1", 1), other(9, 8, "hospital-1", 1), other(9, 7, "hospital-2", 1), other(9, 7, "hospital-1", 2)]

@@ -2,9 +2,9 @@
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_inference::records::{RecordTable, RecordView};
-use dp_pvi_posterior::schema::public::Extra;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::Units;
+use dp_pvi_schema::public::Extra;
 
 use super::registry::Case;
 use super::scenes::{Scene, Unit};
@@ -52,7 +52,7 @@ pub(super) fn worlds(case: &Case, scene: &Scene) -> Worlds {
 
 /// A table of these units.
 pub(super) fn table(task: &ResolvedTask, units: &[Unit]) -> RecordTable {
-    let of_times = task.model.rules().survival().is_some();
+    let of_times = task.model.rules().response().as_survival().is_some();
     let mut builder = RecordTable::builder(task.features as usize);
     for unit in units {
         builder.start_unit();

@@ -12,8 +12,8 @@
 
 use dp_pvi_accounting::{Delta, DiscreteGaussian, DpEvent, Epsilon, Relation, Terms};
 use dp_pvi_accounting::{Gdp, Neighbours, Phase, Plan, Sampling, epsilon_upper};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::task::{Clip, DocumentsSpec, ImagesSpec, NaturalGradientVisit, StatisticsSpec, UpdateSpec};
-use dp_pvi_privacy::Payload;
 use dp_pvi_privacy::audit::{ErrorRate, Rates, Scores, Test, direction, project};
 use serde::Serialize;
 

@@ -11,13 +11,13 @@
 //! only has to be chosen before the runs that are counted.
 
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Relation};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::task::SiteStateForm;
-use dp_pvi_privacy::Payload;
 
 use super::AuditError;
 use super::canary::Worlds;
 use super::play::{Stage, Visit};
-use dp_pvi_simulator::noise::SeededNoise;
+use crate::noise::SeededNoise;
 
 /// Seeds that are tried until the canary's coin falls its way.
 const SEEDS: u32 = 64;

@@ -5,6 +5,7 @@
 //! memory answers all visits of the task in either world, many times (`play`), and two tests accuse one of the worlds (`judge`); where the law of
 //! what is released is known (`law`), one of them is the likelihood ratio. The claim is the price of the very events that the permits were for. Three rows look
 //! at premises of the claims that no such test can see (`premise`): that a term never leaves its integer bound, that coins are fresh, and that an epoch holds every unit once.
+//! Two more rows are sums of cells, by the gate's mechanism alone (`cells`).
 //!
 //! A bound above the claim is flagged. A bound far below it is no news where the statistics of the worlds' difference are weak (the fit of several steps, of
 //! which the last point alone is seen) or where no two records reach the declared sensitivity (second moments have one sign): `law` is then the μ
@@ -14,6 +15,7 @@
 //! `dp_pvi_privacy::planted` in turn.
 
 mod canary;
+mod cells;
 mod judge;
 mod law;
 #[cfg(feature = "planted-bugs")]
@@ -160,7 +162,7 @@ impl Row {
     }
 }
 
-/// Audits these cases with so many runs of each world, and the premises that all of them share. `done` is called with every row as soon as it is known; the
+/// Audits these cases with so many runs of each world, and the premises that all of them share, with the sums of cells. `done` is called with every row as soon as it is known; the
 /// error of the bounds is shared by all of them.
 ///
 /// # Errors
@@ -179,7 +181,7 @@ pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&Row)) -> Result<
         done(&row);
         rows.push(row);
     }
-    for row in premise::rows()? {
+    for row in premise::rows()?.into_iter().chain(cells::rows(trials)?) {
         done(&row);
         rows.push(row);
     }

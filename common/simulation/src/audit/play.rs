@@ -10,21 +10,20 @@ use dp_pvi_accounting::Prices;
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Epsilon};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ClientId, Hash, LatticeVector, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
 use dp_pvi_privacy::danger::assume_signed;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity, RowSigner};
 use dp_pvi_privacy::mechanism::Message;
 use dp_pvi_privacy::sampler::DiscreteGaussianSampler;
-use dp_pvi_privacy::{
-    ClientId, Hash, LatticeVector, Ledger, NoiseSource, Payload, Pending, Purpose, ReleaseId, RunId, SecureNoise, SiteState, Units,
-};
+use dp_pvi_privacy::{Ledger, NoiseSource, Pending, Purpose, SecureNoise, SiteState, Units};
 
 use super::AuditError;
 use super::canary::Worlds;
 use super::registry::{Case, View};
-use dp_pvi_simulator::federation;
-use dp_pvi_simulator::noise::SeededNoise;
+use crate::federation;
+use crate::noise::SeededNoise;
 use dp_pvi_unsealed::{Sealed, Unsealed};
 
 /// What is the same for all runs of a row.
@@ -152,7 +151,7 @@ impl<'a> Stage<'a> {
 }
 
 /// Stands for a site's key: a keyed hash. Who else could sign is nothing that an audit asks, and a run makes dozens of signatures.
-struct Key(Hash);
+pub(super) struct Key(pub(super) Hash);
 
 impl Sealed for Key {}
 
@@ -166,11 +165,11 @@ impl RowSigner for Key {
     }
 }
 
-fn client(site: u32) -> Result<ClientId, AuditError> {
+pub(super) fn client(site: u32) -> Result<ClientId, AuditError> {
     ClientId::new(format!("site-{site}")).map_err(|_| AuditError::Broken("the name of a site"))
 }
 
-fn run(number: u32) -> RunId {
+pub(super) fn run(number: u32) -> RunId {
     RunId { task: Hash::default(), number }
 }
 

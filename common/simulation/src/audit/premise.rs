@@ -5,16 +5,18 @@
 //! integer norm above the declared one, which needs no statistics, the second as equal samples where independent ones are equal once in thirty, the third as a mean over an epoch that is not that of all units.
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Relation};
+use dp_pvi_catalogue::{MODELS, UPDATES};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::task::{GlobalViSpec, ResolvedTask, Trust, UpdateSpec};
 use dp_pvi_privacy::audit::rate_below;
-use dp_pvi_privacy::{NoiseSource, Payload, SecureNoise, Units};
+use dp_pvi_privacy::{NoiseSource, SecureNoise, Units};
 
 use super::canary::table;
 use super::play::Stage;
-use super::registry::{Case, MODELS, UPDATES, View, resolve};
+use super::registry::{Case, View, resolve};
 use super::scenes::Unit;
 use super::{AuditError, FALSE_FLAGS, MOST_RUNS, Row};
-use dp_pvi_simulator::noise::{SeededNoise, stream};
+use crate::noise::{SeededNoise, stream};
 use rand_core::Rng;
 
 /// Random terms of exactly the clipping norm.

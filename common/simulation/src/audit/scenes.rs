@@ -10,7 +10,8 @@
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_posterior::task::{FactorOwner, PropagationSpec, StatisticsSpec, UpdateSpec};
 
-use super::registry::{Case, Records};
+use super::registry::Case;
+use dp_pvi_catalogue::Records;
 
 /// A record: features and target.
 pub(super) type Record = (Vec<f64>, f64);
@@ -106,6 +107,7 @@ impl On<'_> {
                 false => -0.01,
             },
             Records::Several | Records::Ordered => f64::from(2 * u8::from(!opposite)),
+            Records::Positive if opposite => 0.01,
             _ if self.counts() && opposite => 0.0,
             // An outlier says nothing there.
             _ if self.case.model.starts_with("robust") => ROBUST * if opposite { -1.0 } else { 1.0 },
@@ -127,7 +129,7 @@ impl On<'_> {
     fn many(&self, opposite: bool) -> Unit {
         let sign = if opposite { -1.0 } else { 1.0 };
         let record = match self.case.records {
-            Records::Classes | Records::Several | Records::Ordered | Records::Times | Records::Numbers => {
+            Records::Classes | Records::Several | Records::Ordered | Records::Times | Records::Numbers | Records::Positive => {
                 (vec![0.3; self.features], self.target(opposite))
             }
             Records::Points => (vec![sign; self.features], sign),
@@ -144,10 +146,8 @@ impl On<'_> {
     /// Four that say little, and three of many records: a rule that looks at the crowd to clip one unit moves all of them.
     fn mixed(&self) -> Vec<Unit> {
         let row = match self.case.records {
-            Records::Classes | Records::Several | Records::Ordered | Records::Times | Records::Numbers | Records::Points => {
-                vec![1e-3; self.features]
-            }
             Records::Documents | Records::Images => self.along(0, 1.0),
+            _ => vec![1e-3; self.features],
         };
         (0..CROWD).map(|k| if k < 4 { vec![(row.clone(), 1.0)] } else { self.many(false) }).collect()
     }

@@ -4,8 +4,8 @@
 //! nothing of it.
 
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_schema::Schema;
 use toml::{Table, Value};
 
 use super::ExperimentError;
@@ -20,11 +20,6 @@ pub(super) fn schema(text: &str, clients: &ClientsSection) -> Result<Schema, Exp
         return Err(wrong("the schema has no list of columns".to_owned()));
     };
     columns.retain(|column| column.get("name").and_then(Value::as_str) != Some(name));
-    // An indicator needs a formula that uses its column, and here is none.
-    let marked = |column: &&mut Value| column.get("missing").and_then(Value::as_str) == Some("indicator");
-    for column in columns.iter_mut().filter(marked).filter_map(Value::as_table_mut) {
-        column.insert("missing".to_owned(), "zero".into());
-    }
     let mut own = Table::new();
     for (key, value) in [("name", name), ("kind", "category"), ("coding", "full"), ("missing", "zero"), ("invalid", "zero")] {
         own.insert(key.to_owned(), value.into());
@@ -50,8 +45,8 @@ pub(super) fn clients(
     if sizes(records) != sizes(rows) {
         return wrong("the schema drops records for what stands there, so that some have no client: let it keep them".to_owned());
     }
-    let column = schema.columns().iter().find(|column| column.name == name);
-    let first = column.map_or(0, |column| column.offset as usize);
+    let column = schema.columns().iter().position(|column| column.name == name);
+    let first = column.and_then(|column| schema.design()?.only_place(column)).map_or(0, |first| first as usize);
     let level = |index: usize| index.checked_sub(first).filter(|level| *level < clients.values.len());
     let of = |unit: usize| rows.unit(unit).records().next().and_then(|record| record.entries().find_map(|(index, _)| level(index)));
     let found: Vec<Option<usize>> = (0..rows.len()).map(of).collect();

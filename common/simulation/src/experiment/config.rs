@@ -37,13 +37,13 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use dp_pvi_forecast::rounds;
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_results::forecast::rounds;
+use dp_pvi_schema::Schema;
 use serde::Deserialize;
 
 use super::ExperimentError;
-use dp_pvi_simulator::network::Faults;
+use crate::network::Faults;
 
 /// An experiment file as written.
 #[derive(Debug, Clone, Deserialize)]

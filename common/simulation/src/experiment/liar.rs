@@ -8,16 +8,17 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::{ReleaseError, SumBound, Summation, Summed};
-use dp_pvi_privacy::{Argument, ClientId, Pending, Sensitive, UnitTable, Units};
+use dp_pvi_privacy::{Argument, Pending, Sensitive, UnitTable, Units};
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::participant::{TrainJob, Trained};
 
 use super::{ExperimentError, SeedResult, Session};
-use dp_pvi_simulator::federation::{Compute, Site, Visit};
-use dp_pvi_simulator::noise::SeededNoise;
+use crate::federation::{Compute, Site, Visit};
+use crate::noise::SeededNoise;
 
 /// Where a liar pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,22 +13,24 @@ use dp_pvi_accounting::Prices;
 use dp_pvi_data::{Public, load_public, select_public};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::Budget;
-use dp_pvi_privacy::{ClientId, NoiseSource, UnitTable, Units};
+use dp_pvi_privacy::{NoiseSource, UnitTable, Units};
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::driver::{TrainError, TrainErrorKind};
 use dp_pvi_protocol::message::{RefusalReason, RunOutcome};
+use dp_pvi_protocol::metrics::{HeldOutMetrics, evaluate};
 use dp_pvi_protocol::participant::{TrainJob, Trained};
-use dp_pvi_reading::metrics::{HeldOutMetrics, evaluate};
-use dp_pvi_reading::predictive::Predictor;
+use dp_pvi_protocol::predictive::Predictor;
+use dp_pvi_schema::Schema;
 
 use super::config::{Experiment, Slicing};
 use super::report::{RoundLine, SeedLine};
 use super::{ExperimentError, column, split};
-use dp_pvi_simulator::federation::{self, Compute, Federation, Outcome, Site, Visit};
-use dp_pvi_simulator::noise::SeededNoise;
+use crate::federation;
+use crate::federation::{Compute, Federation, Outcome, Site, Visit};
+use crate::noise::SeededNoise;
 
 /// Processors of this machine.
 #[must_use]

@@ -1,11 +1,12 @@
 //! Held-out units and clients, as in appendix B of the paper on differentially private partitioned variational inference.
 
 use dp_pvi_inference::records::{RecordTable, UnitView};
-use dp_pvi_privacy::{Hash, UnitTable};
+use dp_pvi_names::Hash;
+use dp_pvi_privacy::UnitTable;
 use rand_core::Rng;
 
 use super::config::{ClientsSection, Slicing};
-use dp_pvi_simulator::noise::stream;
+use crate::noise::stream;
 
 /// Positions of units.
 pub(super) type Positions = Vec<usize>;

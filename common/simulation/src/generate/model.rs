@@ -5,7 +5,8 @@ use super::cohort::{Coefficient, Cohort, Hospital, HospitalSummary, Stay, Truth,
 use super::columns::write_stays;
 use super::draw::Draw;
 use super::files::{WriteError, write};
-use dp_pvi_posterior::schema::{ColumnKind, NumberRule, Schema, SchemaError};
+use dp_pvi_schema::formula::{Cell, Record, RowSpace};
+use dp_pvi_schema::{Column, ColumnKind, NumberRule, Schema, SchemaError};
 use std::path::Path;
 
 /// Case mix of a hospital.
@@ -229,23 +230,24 @@ impl Model {
     /// xᵀθ, with x as the schema makes it.
     fn logit(&self, stay: &Stay) -> f64 {
         let (mut logit, mut square) = (0.0, 0.0);
-        let mut add = |index: u32, value: f64| {
+        let add = |index: u32, value: f64| {
             logit += value * self.coefficients[index as usize];
             square += value * value;
         };
-        for column in self.schema.columns() {
-            match &column.kind {
-                ColumnKind::Number(rule) => add(column.offset, number(rule, stay, &column.name)),
-                ColumnKind::Boolean(_) => add(column.offset, if truth(stay, &column.name) { 1.0 } else { 0.0 }),
-                ColumnKind::Category(rule) => {
-                    let level = rule.values.iter().zip(0_u32..).find(|(value, _)| *value == stay.ward.name());
-                    let entries = level.into_iter().flat_map(|(_, level)| rule.entries(level).iter());
-                    entries.for_each(|(position, value)| add(column.offset + position, value));
-                }
-                ColumnKind::Ignored => {}
+        let cell = |column: &Column| match &column.kind {
+            ColumnKind::Number(rule) => number(rule, stay, &column.name),
+            ColumnKind::Boolean(_) => Cell::Level(u32::from(truth(stay, &column.name))),
+            ColumnKind::Category(rule) => {
+                let level = rule.values.iter().position(|value| *value == stay.ward.name());
+                level.and_then(|level| u32::try_from(level).ok()).map_or(Cell::Missing, Cell::Level)
             }
+            ColumnKind::Ignored => Cell::Missing,
+        };
+        let cells: Vec<Cell> = self.schema.columns().iter().map(cell).collect();
+        let filled = vec![false; cells.len()];
+        if let Some(design) = self.schema.design() {
+            design.row(&Record { cells: &cells, filled: &filled, site: None }, &mut RowSpace::default(), add);
         }
-        self.schema.intercept().into_iter().for_each(|index| add(index, 1.0));
         logit * (self.schema.row_norm_bound() / square.sqrt()).min(1.0)
     }
 
@@ -271,13 +273,14 @@ impl Model {
 }
 
 /// The entry of a numeric column; a value that was not measured is 0.
-fn number(rule: &NumberRule, stay: &Stay, name: &str) -> f64 {
-    match name {
-        "age" => rule.encode(stay.age.into()),
-        "systolic_pressure" => rule.encode(stay.systolic_pressure.into()),
-        "cholesterol" => stay.cholesterol_tenths.map_or(0.0, |tenths| rule.encode(f64::from(tenths) / 10.0)),
-        _ => rule.encode(stay.prior_stays.into()),
-    }
+fn number(rule: &NumberRule, stay: &Stay, name: &str) -> Cell {
+    let value = match name {
+        "age" => Some(stay.age.into()),
+        "systolic_pressure" => Some(stay.systolic_pressure.into()),
+        "cholesterol" => stay.cholesterol_tenths.map(|tenths| f64::from(tenths) / 10.0),
+        _ => Some(stay.prior_stays.into()),
+    };
+    value.map_or_else(|| Cell::Gap(rule.stand_in()), |value: f64| Cell::Number(value.clamp(rule.lower, rule.upper)))
 }
 
 fn truth(stay: &Stay, name: &str) -> bool {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_reading::concordance::{Outcome, concordance};
+use dp_pvi_protocol::concordance::{Outcome, concordance};
 use serde::Serialize;
 
 use super::cohort::{Coefficient, HospitalSummary, yes_no};

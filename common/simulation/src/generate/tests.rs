@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use dp_pvi_data::{inspect, load, load_public};
-use dp_pvi_posterior::schema::Schema;
 use dp_pvi_privacy::UnitTable;
+use dp_pvi_schema::Schema;
 
 fn small() -> Options {
     Options { rows: 1000, evaluation_rows: 500, ..Options::default() }

@@ -10,10 +10,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dp_pvi_accounting::{DpEvent, Epsilon, epsilon_filtered};
-use dp_pvi_privacy::ledger::file::SqliteLedger;
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, ChargeStore, LedgerError, LedgerIdentity, RowBody};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, ReleaseId, RunId};
+use dp_pvi_programs::ledger::SqliteLedger;
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes};

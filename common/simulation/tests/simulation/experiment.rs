@@ -350,7 +350,7 @@ fn the_samples_are_experiments() {
             continue;
         }
         if name.ends_with(".schema.toml") {
-            dp_pvi_posterior::schema::Schema::parse(&std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            dp_pvi_schema::Schema::parse(&std::fs::read_to_string(&path).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
             continue;
         }
         let experiment = Experiment::read(&path).unwrap_or_else(|e| panic!("{name}: {e}"));

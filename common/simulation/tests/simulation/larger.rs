@@ -3,16 +3,18 @@
 use std::num::NonZeroUsize;
 
 use dp_pvi_accounting::Epsilon;
-use dp_pvi_data::{Snapshot, load_for_run, load_to_disk};
+use dp_pvi_data::{load_for_run, load_to_disk};
 use dp_pvi_inference::methods::{self, Job, needs_memory};
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_inference::records::RecordTable;
+use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::{ClientId, Hash, Ledger, Payload, ReleaseId, RunId, SiteState};
+use dp_pvi_privacy::{Ledger, SiteState, Units};
+use dp_pvi_schema::Schema;
+use dp_pvi_simulation::federation::client_key;
 use dp_pvi_simulation::generate::{self, Options};
-use dp_pvi_simulator::federation::client_key;
-use dp_pvi_simulator::noise::SeededNoise;
+use dp_pvi_simulation::noise::SeededNoise;
 use dp_pvi_unsealed::Unsealed;
 
 const LOGISTIC: &str = "family = \"logistic-regression\"\nprior_scale = 1.0";
@@ -50,7 +52,7 @@ fn task(schema: &str, model: &str, update: &str) -> ResolvedTask {
 }
 
 /// What a visit sends.
-fn sent(task: &ResolvedTask, visit: u32, snapshot: &Snapshot) -> Payload {
+fn sent(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Payload {
     let identity = LedgerIdentity { data: "larger".into(), unit: task.privacy.unit, relation: task.privacy.relation };
     let budget =
         Budget { epsilon: Epsilon::INFINITE, delta: task.privacy.delta, per_run: None, max_fallback: None, allow_non_private: false };
@@ -60,7 +62,7 @@ fn sent(task: &ResolvedTask, visit: u32, snapshot: &Snapshot) -> Payload {
     let permit = ledger.reserve(&release, &task.visit_event(visit).unwrap(), Hash::default()).unwrap();
     let state = task.rule().initial();
     let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
-    let output = methods::run(&job, &snapshot.units, permit, &SeededNoise::new(5)).unwrap();
+    let output = methods::run(&job, units, permit, &SeededNoise::new(5)).unwrap();
     output.message.released().expect("under local trust a site releases").get().clone()
 }
 
@@ -76,12 +78,14 @@ fn records_on_the_disk_give_the_same_bits_as_in_memory() {
     for (model, update, streams) in UPDATES {
         let task = task(&text, model, update);
         assert_eq!(needs_memory(&task), !streams, "{update}");
-        let Snapshot { units, fingerprint, screen } = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile().unwrap()).unwrap();
-        assert_eq!(fingerprint, in_memory.fingerprint);
-        let on_disk = Snapshot { units: units.on_threads(NonZeroUsize::new(3).unwrap()), fingerprint, screen };
+        let read = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile().unwrap()).unwrap();
+        assert_eq!(read.fingerprint, in_memory.fingerprint);
+        let on_disk =
+            read.units(&schema, None, Some(tempfile::tempfile().unwrap())).unwrap().units.on_threads(NonZeroUsize::new(3).unwrap());
+        let held = in_memory.units(&schema, None, None).unwrap().units;
         for visit in 0..2.min(task.visits()) {
-            assert_eq!(sent(&task, visit, &on_disk), sent(&task, visit, &in_memory), "{update}, visit {visit}");
+            assert_eq!(sent(&task, visit, &on_disk), sent(&task, visit, &held), "{update}, visit {visit}");
         }
-        assert_eq!(on_disk.units.is_in_memory(), !streams, "{update}");
+        assert_eq!(on_disk.is_in_memory(), !streams, "{update}");
     }
 }

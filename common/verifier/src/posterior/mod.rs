@@ -250,7 +250,11 @@ impl Posterior {
         }
         let signed = sites.iter().filter(|(_, releases)| *releases > 0).map(|(site, _)| site);
         let all = signed.eq(witnesses.iter().map(|(site, ..)| site));
-        demand(witnesses.is_empty() || all, "not every site that answered has a `witness`, or one that did not has")?;
+        let keys: std::collections::BTreeSet<_> = witnesses.iter().map(|(.., key)| key).collect();
+        demand(
+            witnesses.is_empty() || all && keys.len() == witnesses.len(),
+            "not every site that answered has a `witness` of its own key, or one that did not has",
+        )?;
         let with_transcript = transcript.is_some();
         if let Some(transcript) = transcript {
             let transcript = Transcript::read(transcript, &hash, number)?;

@@ -20,7 +20,7 @@ pub(super) fn read(statement: &Fields<'_>, site: &str, task: &str, run: u32) -> 
         let by = VerifyingKey::from_bytes(&bytes(&key)?).ok()?;
         by.verify_strict(&bytes::<32>(&said)?, &Signature::from_bytes(&bytes(&signature)?)).ok()
     };
-    demand(witness.len() == 4 && signed().is_some(), "a `witness` is not signed by its key")?;
+    demand(witness.len() == 4 && bytes::<32>(&hash).is_some() && signed().is_some(), "a `witness` is not signed by its key")?;
     Ok(Some((row, key)))
 }
 

@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_privacy::ledger::LedgerHead;
-use dp_pvi_privacy::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
+use dp_pvi_programs::identity::{Enrolment, generate_identity, public_identity_from_pem, spki_hash};
 use dp_pvi_proto::client::{self as wire, Answer, NextReader};
-use dp_pvi_proto::identity::{Enrolment, generate_identity, public_identity_from_pem, spki_hash};
 use dp_pvi_proto::v1::federation_client::FederationClient;
 use dp_pvi_proto::{CHUNK_BYTES, v1};
 use dp_pvi_protocol::message::{
     HeldOutMetrics, Hello, Intent, MetricsReport, Next, PROTOCOL_VERSIONS, Receipt, Refusal, RefusalReason, Role, RoundStart, Signed,
     Update, Welcome, payload_hash,
 };
+use dp_pvi_protocol::origin::Origin;
 use dp_pvi_protocol::transport::TransportError;
-use dp_pvi_reading::origin::Origin;
 use dp_pvi_server::ca::{Authority, NewFederation};
 use dp_pvi_server::config::Config;
 use dp_pvi_server::{Event, EventSink, Start};

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::schema::coding::Coding;
-use dp_pvi_posterior::schema::formula::bases::{BSpline, NaturalSpline, Smooth, legendre};
-use dp_pvi_posterior::schema::formula::{Cell, Design, Record, RowSpace};
-use dp_pvi_posterior::schema::{Column, ColumnKind};
+use dp_pvi_schema::Schema;
+use dp_pvi_schema::coding::Coding;
+use dp_pvi_schema::formula::bases::{BSpline, NaturalSpline, Smooth, legendre};
+use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace};
+use dp_pvi_schema::{Column, ColumnKind};
 
 use crate::read::{FIXED_POINT, Node, Outcome, message};
 

@@ -1,17 +1,17 @@
 //! `multinomial`, `negative_binomial`, `robust`, the optima of the last two, and fits beside those of other programs (`oracle`).
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_inference::capabilities::LocalOptimum;
 use dp_pvi_inference::capabilities::glm;
 use dp_pvi_inference::capabilities::predictor::PredictorModel;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::negative_binomial_regression::NegativeBinomialRegression;
-use dp_pvi_posterior::models::predictor::{Predictor, Statistics};
-use dp_pvi_posterior::models::robust_regression::Student;
-use dp_pvi_posterior::numerics::observation::Precision;
-use dp_pvi_posterior::numerics::tilted_softmax::TiltedSoftmax;
-use dp_pvi_posterior::schema::public::Extra;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::observation::Precision;
+use dp_pvi_math::tilted_softmax::TiltedSoftmax;
+use dp_pvi_models::negative_binomial_regression::NegativeBinomialRegression;
+use dp_pvi_models::predictor::{Predictor, Statistics};
+use dp_pvi_models::robust_regression::Student;
+use dp_pvi_schema::public::Extra;
 use nalgebra::{DMatrix, DVector};
 
 use super::{Check, many_rows, scales, square, survival};

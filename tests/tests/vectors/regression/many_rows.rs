@@ -2,24 +2,25 @@
 
 use std::sync::Arc;
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full::{self, svec, unsvec};
 use dp_pvi_inference::capabilities::many_rows::ManyRowsModel;
 use dp_pvi_inference::capabilities::{LocalOptimum, Model};
 use dp_pvi_inference::mean_field::{MeanField, ScaleCoordinate};
 use dp_pvi_inference::models;
 use dp_pvi_inference::records::{RecordTable, RecordView};
-use dp_pvi_posterior::models::Ranges;
-use dp_pvi_posterior::models::many_rows::{ManyRows, Place, PseudoRows};
-use dp_pvi_posterior::models::multinomial_regression::MultinomialRegression;
-use dp_pvi_posterior::models::negative_binomial_regression::NegativeBinomialRegression;
-use dp_pvi_posterior::models::ordinal_regression::OrdinalRegression;
-use dp_pvi_posterior::models::prediction::{Example, Outcome as Told, Prediction};
-use dp_pvi_posterior::models::robust_regression::RobustRegression;
-use dp_pvi_posterior::numerics::softmax_mean::SoftmaxMean;
-use dp_pvi_posterior::schema::public::Extra;
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full;
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::softmax_mean::SoftmaxMean;
+use dp_pvi_models::Ranges;
+use dp_pvi_models::many_rows::{ManyRows, Place, PseudoRows};
+use dp_pvi_models::multinomial_regression::MultinomialRegression;
+use dp_pvi_models::negative_binomial_regression::NegativeBinomialRegression;
+use dp_pvi_models::ordinal_regression::OrdinalRegression;
+use dp_pvi_models::prediction::{Example, Outcome as Told, Prediction};
+use dp_pvi_models::robust_regression::RobustRegression;
 use dp_pvi_posterior::task::ModelSpec;
 use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_schema::public::Extra;
 use nalgebra::{DMatrix, DVector};
 
 use super::likelihoods::{ORACLE_TOLERANCE, input};
@@ -259,8 +260,9 @@ pub(super) fn bounds(node: &Node<'_>) -> Outcome {
         let spec = model_of(&case)?;
         let weight = case.get("max_weight")?.number()?;
         let row = case.get("row_norm_bound")?.number()?;
-        let ranges = Ranges { row, label: case.get("max_count").and_then(|count| count.number()).unwrap_or(1.0) };
-        let blocks = spec.rules().block_bounds(ranges, case.get("max_abs_entry")?.number()?).ok_or("there are no bounds")?;
+        let label = case.get("max_count").and_then(|count| count.number()).unwrap_or(1.0);
+        let ranges = Ranges { row, entry: case.get("max_abs_entry")?.number()?, label, times: None };
+        let blocks = spec.rules().bounds(ranges).blocks.ok_or("there are no bounds")?;
         case.key_equals("mean_block", [weight * blocks.mean], tolerance)?;
         case.key_equals("precision_full", [weight * blocks.precision_full], tolerance)?;
         case.key_equals("precision_mean_field", [weight * blocks.precision_mean_field], tolerance)?;

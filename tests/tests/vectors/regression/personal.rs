@@ -1,11 +1,11 @@
 //! `personalised`: a site's own posterior from the posterior of all, its factor and its records.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::svec;
 use dp_pvi_inference::models::{self, Model};
 use dp_pvi_inference::personal::fit;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::{linear_regression, logistic_regression};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::svec;
+use dp_pvi_models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::ModelSpec;
 use nalgebra::DMatrix;
 

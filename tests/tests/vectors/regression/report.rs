@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use dp_pvi_expfam::any::Standard;
-use dp_pvi_expfam::gaussian::full;
-use dp_pvi_posterior::models::logistic_regression::LogisticRegression;
-use dp_pvi_posterior::schema::Schema;
+use dp_pvi_math::expfam::any::Standard;
+use dp_pvi_math::expfam::gaussian::full;
+use dp_pvi_models::effects::{Contrast, Effect, Measure, effects};
+use dp_pvi_models::logistic_regression::LogisticRegression;
+use dp_pvi_models::prediction::{Interval, Level};
 use dp_pvi_posterior::task::ModelSpec;
-use dp_pvi_reading::effects::{Contrast, Effect, Measure, effects};
-use dp_pvi_reading::summary::{Interval, Level};
+use dp_pvi_schema::Schema;
 use nalgebra::{DMatrix, DVector};
 
 use super::{Check, many_rows, scales, survival};

@@ -1,22 +1,23 @@
 //! `scale_update`, `noise_aware_scale` and `site_effects`: scales that coefficients share, and what one site says of its own effect.
 
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full::{self, svec};
 use dp_pvi_inference::methods::Job;
 use dp_pvi_inference::methods::natural_gradient::Terms;
 use dp_pvi_inference::models;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::effects::{CurvePoint, Place, Scale, curves};
-use dp_pvi_posterior::models::linear_regression::LinearRegression;
-use dp_pvi_posterior::models::logistic_regression::LogisticRegression;
-use dp_pvi_posterior::models::prediction::Level;
-use dp_pvi_posterior::numerics::noisy_likelihood;
-use dp_pvi_posterior::numerics::scales::{Group, NoisyScales, fill};
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::schema::formula::{Cell, Record, RowSpace};
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full;
+use dp_pvi_math::expfam::gaussian::full::svec;
+use dp_pvi_math::noisy_likelihood;
+use dp_pvi_math::scales::{Group, NoisyScales, fill};
+use dp_pvi_models::effects::{CurvePoint, Place, Scale, curves};
+use dp_pvi_models::linear_regression::LinearRegression;
+use dp_pvi_models::logistic_regression::LogisticRegression;
+use dp_pvi_models::prediction::Level;
 use dp_pvi_posterior::task::{ModelSpec, RawTask, ResolveContext, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::SiteState;
 use dp_pvi_privacy::mechanism::Term;
+use dp_pvi_schema::Schema;
+use dp_pvi_schema::formula::{Cell, Record, RowSpace};
 use nalgebra::{DMatrix, DVector};
 
 use super::formula::{compiled, label, same_texts, schema, schema_text};

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use dp_pvi_inference::capabilities::many_rows::ManyRowsModel;
 use dp_pvi_inference::records::RecordTable;
-use dp_pvi_posterior::models::ModelRules;
-use dp_pvi_posterior::models::many_rows::{Cut, ManyRows, Place, PseudoRows};
-use dp_pvi_posterior::models::prediction::{Example, Level};
-use dp_pvi_posterior::models::survival::SurvivalModel;
-use dp_pvi_posterior::models::survival_regression::SurvivalRegression;
-use dp_pvi_posterior::models::weibull_regression::WeibullRegression;
-use dp_pvi_posterior::schema::Schema;
-use dp_pvi_posterior::schema::public::{Extra, TestRecords};
+use dp_pvi_models::ModelSpec;
+use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows};
+use dp_pvi_models::prediction::{Example, Level};
+use dp_pvi_models::survival::SurvivalModel;
+use dp_pvi_models::survival_regression::SurvivalRegression;
+use dp_pvi_models::weibull_regression::WeibullRegression;
+use dp_pvi_schema::Schema;
+use dp_pvi_schema::public::{Extra, TestRecords};
 
 use super::many_rows::{near, optimum, oracle_fit, posterior, sums};
 use crate::federation::{table, table_of};
@@ -44,7 +44,7 @@ pub(super) fn survival(node: &Node<'_>) -> Outcome {
         node.get("baseline_names")?.list()?.iter().map(|name| name.text().map(str::to_owned)).collect::<Result<_, _>>()?;
     let schema = "intercept = false\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1 }\nevent = { column = \"d\" }\n\
                   [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-    let ours = model.names(&Schema::parse(schema).map_err(|error| error.to_string())?);
+    let ours = ModelSpec::from(model.clone()).rules().names(&Schema::parse(schema).map_err(|error| error.to_string())?);
     if ours[..names.len()] != names {
         return Err(format!("names are {}", ours.join(", ")));
     }
@@ -79,8 +79,8 @@ pub(super) fn survival(node: &Node<'_>) -> Outcome {
     let unit = node.get("unit")?;
     let number = |key: &str| unit.get(key)?.number();
     let cut = Cut { residual: number("residual_bound")?, curvature: number("curvature_bound")?, ..Cut::NOTHING };
-    let q = dp_pvi_expfam::gaussian::diagonal::Standard::new(q.mean().to_vec(), q.variances()).map_err(|error| error.to_string())?;
-    let q = dp_pvi_expfam::any::Standard::Diagonal(q);
+    let q = dp_pvi_math::expfam::gaussian::diagonal::Standard::new(q.mean().to_vec(), q.variances()).map_err(|error| error.to_string())?;
+    let q = dp_pvi_math::expfam::any::Standard::Diagonal(q);
     let mut joint = vec![0.0; 2 * d];
     for of in unit.at("records")? {
         let mut rows = PseudoRows::default();

@@ -1,11 +1,11 @@
 //! Linear regression with unknown noise: statistics of a record, xy, svec xxᵀ and y²; the server's fixed point is
-//! [`dp_pvi_posterior::models::linear_regression::unknown_noise`].
+//! [`dp_pvi_models::linear_regression::unknown_noise`].
 //!
 //! # Privacy
 //! * **Sensitivity** for ‖x‖ ≤ R and |y| ≤ Y: RY, R² and Y² in norm, joint √Σ(Δ_b/a_b)² with scales a. Nothing needs to be clipped.
 
-use dp_pvi_expfam::gaussian::full::triangle;
-use dp_pvi_posterior::models::linear_regression::unknown_noise::sensitivities;
+use dp_pvi_math::expfam::gaussian::full::triangle;
+use dp_pvi_models::linear_regression::unknown_noise::sensitivities;
 use dp_pvi_privacy::mechanism::Term;
 
 use crate::capabilities::statistics::{ExpectedStatistics, add_outer};
@@ -55,7 +55,7 @@ mod tests {
     use super::LinearStatistics;
     use crate::capabilities::statistics::{ExpectedStatistics, total};
     use crate::testing::{close, random_units, table};
-    use dp_pvi_expfam::gaussian::full::svec;
+    use dp_pvi_math::expfam::gaussian::full::svec;
     use dp_pvi_privacy::mechanism::Term;
     use nalgebra::{DMatrix, DVector};
 

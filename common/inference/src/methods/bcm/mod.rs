@@ -3,7 +3,7 @@
 //! # Privacy
 //! That of [`dp_optimisation`]: the prior is public. A member keeps nothing.
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_posterior::task::BcmSpec;
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Units};
 

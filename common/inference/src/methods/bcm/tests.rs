@@ -1,8 +1,8 @@
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::unsvec;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::unsvec;
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::methods::PviRule;
-use dp_pvi_posterior::models::{linear_regression, logistic_regression};
-use dp_pvi_posterior::numerics::floor::PrecisionFloor;
 use dp_pvi_posterior::task::ModelSpec;
 use serde_json::Value;
 

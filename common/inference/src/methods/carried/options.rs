@@ -96,13 +96,14 @@ fn with(pvi: &str, lines: &str) -> String {
 /// Kinds of updates with the options that their parsers take.
 fn registry() -> BTreeMap<String, BTreeSet<String>> {
     let mut registry: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (_, model, records, pvi, named) in rows().filter(|(.., named)| named.trust == Trust::Local) {
+    for (_, model, pvi, named) in rows().filter(|(.., named)| named.trust == Trust::Local) {
+        let pvi = pvi.as_str();
         let taken = registry.entry(text(&json!(named.kind))).or_default();
         if !taken.is_empty() {
             continue;
         }
         let state = named.state.map(|_| FactorState::Tied);
-        let Err(error) = resolve(model, records, &with(pvi, "no_such_key = 1"), Named { state, ..named }) else { panic!("{pvi}") };
+        let Err(error) = resolve(model, &with(pvi, "no_such_key = 1"), Named { state, ..named }) else { panic!("{pvi}") };
         // unknown field `no_such_key`, expected one of `a`, `b`
         let Some((_, expected)) = error.split_once("unknown field `no_such_key`, ") else { continue };
         taken.extend(expected.split('`').skip(1).step_by(2).map(str::to_owned));
@@ -124,10 +125,10 @@ fn every_option_of_an_update_is_tried_or_is_not_at_sites() {
     assert_eq!(known.len(), OPTIONS.len(), "an option stands twice");
     assert_eq!(known.difference(&taken).collect::<Vec<_>>(), [] as [&&str; 0], "no update has these options any more");
     assert_eq!(taken.difference(&known).collect::<Vec<_>>(), [] as [&&str; 0], "no row tries these options, and nothing says why");
-    let rows = || UPDATES.iter().map(|(_, pvi)| *pvi);
+    let rows = || updates().map(|update| update.options(40));
     for (key, tried) in OPTIONS {
         match tried {
-            InRows => assert!(*key == "state" || rows().any(|pvi| keys_of(pvi).any(|other| other == *key)), "no row has {key}"),
+            InRows => assert!(*key == "state" || rows().any(|pvi| keys_of(&pvi).any(|other| other == *key)), "no row has {key}"),
             NotAtSites(why) => assert!(!why.is_empty()),
             With(values) => assert!(values.iter().all(|lines| keys_of(lines).any(|other| other == *key)), "{key}"),
         }
@@ -135,7 +136,7 @@ fn every_option_of_an_update_is_tried_or_is_not_at_sites() {
     // Lines that no task may have would try nothing.
     let lines = OPTIONS.iter().flat_map(|(_, tried)| if let With(values) = tried { *values } else { &[] });
     let local = || super::rows().filter(|(.., named)| named.trust == Trust::Local && named.unit != PrivacyUnit::Person);
-    let takes = |lines: &str| local().any(|(_, model, records, pvi, named)| resolve(model, records, &with(pvi, lines), named).is_ok());
+    let takes = |lines: &str| local().any(|(_, model, pvi, named)| resolve(model, &with(&pvi, lines), named).is_ok());
     assert_eq!(lines.filter(|lines| !takes(lines)).collect::<Vec<_>>(), [] as [&&str; 0], "no row takes these");
     // Every update that has an option is tried with it.
     let mut refused = Vec::new();
@@ -143,8 +144,7 @@ fn every_option_of_an_update_is_tried_or_is_not_at_sites() {
         for (key, tried) in OPTIONS.iter().filter(|(key, _)| keys.contains(*key)) {
             let With(values) = tried else { continue };
             let of_kind = || super::rows().filter(|(.., named)| text(&json!(named.kind)) == *kind && named.trust == Trust::Local);
-            let takes =
-                |lines: &str| of_kind().any(|(_, model, records, pvi, named)| resolve(model, records, &with(pvi, lines), named).is_ok());
+            let takes = |lines: &str| of_kind().any(|(_, model, pvi, named)| resolve(model, &with(&pvi, lines), named).is_ok());
             if !values.iter().any(|lines| takes(lines)) {
                 refused.push((kind.as_str(), *key));
             }
@@ -169,7 +169,8 @@ fn no_option_of_an_update_moves_a_sum_by_more_than_is_charged() {
 fn options_move_within_what_is_charged(step: usize) {
     let (mut ran, mut largest): (BTreeMap<(&str, &str), BTreeSet<String>>, f64) = (BTreeMap::new(), 0.0);
     let mut done = BTreeSet::new();
-    for (name, model, records, pvi, named) in rows().step_by(step) {
+    for (name, model, pvi, named) in rows().step_by(step) {
+        let (pvi, records) = (pvi.as_str(), model.records);
         // Whatever state there is by default, and the one that carries most.
         if named.kind == UpdateKind::Pvi || named.state.is_some_and(|state| state == FactorState::Released) {
             continue;
@@ -185,7 +186,7 @@ fn options_move_within_what_is_charged(step: usize) {
                 if done.contains(&row) {
                     continue;
                 }
-                let task = match (resolve(model, records, &changed, named), refusal(&changed, records, named)) {
+                let task = match (resolve(model, &changed, named), refusal(&changed, records, named)) {
                     (Ok(task), None) => task,
                     (Err(_), _) => continue,
                     (Ok(_), Some(why)) => panic!("{name} with {lines} is accepted, although {why}"),

@@ -6,9 +6,9 @@
 //!   clipped to it. The mechanism clips and checks every term.
 //! * **Event**: one unsampled release a visit. **State**: none.
 
+use dp_pvi_models::gaussian_mixture::Density;
+use dp_pvi_models::gaussian_mixture::em::{add_statistics, statistics_len};
 use dp_pvi_posterior::methods::EmRule;
-use dp_pvi_posterior::models::gaussian_mixture::Density;
-use dp_pvi_posterior::models::gaussian_mixture::em::{add_statistics, statistics_len};
 use dp_pvi_posterior::task::{DpEmSpec, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Message, Summation, Summed, release_non_private};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};

@@ -1,9 +1,9 @@
 //! The fit of one visit as state and step: pure functions of public numbers and released sums.
 
 use dp_pvi_accounting::ClipNorm;
-use dp_pvi_posterior::clipping::adaptive::{next_bound, share_within};
-use dp_pvi_posterior::numerics::optim::Adam;
+use dp_pvi_math::optim::Adam;
 use dp_pvi_posterior::task::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
+use dp_pvi_privacy::clipping::adaptive::{next_bound, share_within};
 use serde::{Deserialize, Serialize};
 
 use crate::error::InferenceError;

@@ -32,10 +32,11 @@ mod reweighted;
 mod tests;
 
 use dp_pvi_accounting::ClipNorm;
-use dp_pvi_expfam::any::Family;
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_names::LatticeVector;
 use dp_pvi_posterior::task::{DpOptimisationSpec, ModelSpec};
 use dp_pvi_privacy::mechanism::{BatchSum, BatchSummation, LatticeSum, Message, Summation, Summed};
-use dp_pvi_privacy::{Argument, LatticeVector, NoiseSource, Pending, Permit, Released, StepPermit, Units};
+use dp_pvi_privacy::{Argument, NoiseSource, Pending, Permit, Released, StepPermit, Units};
 use serde::{Deserialize, Serialize};
 
 use self::reweighted::Reweighted;

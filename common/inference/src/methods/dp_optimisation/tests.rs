@@ -3,12 +3,13 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_accounting::{ClipNorm, DpEvent, Relation, Terms};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::models::neural_network::{NetworkOutput, NeuralNetworkSpec};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::neural_network::{NetworkOutput, NeuralNetworkSpec};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::task::{AdaptiveClipSpec, Approximation, ModelSpec, Optimizer, ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::batch::compare;
 use dp_pvi_privacy::mechanism::{BatchTerms, ReleaseError};
-use dp_pvi_privacy::{Payload, SiteState, Units};
+use dp_pvi_privacy::{SiteState, Units};
 
 use super::{GradientSum, Iterate};
 use crate::capabilities::WithIndicator;
@@ -101,9 +102,8 @@ fn neighbouring_data_sets_move_a_sum_by_at_most_the_declared_sensitivity() {
             gradients.release((&point, None), &units, step_permit(&step), &SeededNoise::new(3)).unwrap().into_inner().values
         };
         let sums: Vec<Vec<i64>> = pool.iter().map(sum).collect();
-        let allowed = |relation: Relation| {
-            f64::from(relation.sensitivity_factor(Terms::Units)) * (inner.bound_squared as f64).sqrt() + inner.excess as f64
-        };
+        let allowed =
+            |relation: Relation| relation.sensitivity_factor(Terms::Units) * (inner.bound_squared as f64).sqrt() + inner.excess as f64;
         for (i, here) in sums.iter().enumerate() {
             for (j, there) in sums.iter().enumerate() {
                 let moved = here.iter().zip(there).map(|(a, b)| (a.abs_diff(*b) as f64).powi(2)).sum::<f64>().sqrt();
@@ -313,7 +313,7 @@ fn the_mean_gradient_of_whole_epochs_varies_by_its_noise_alone() {
     let variances = |batches: Option<u32>, learning_rate: f64| {
         let mut update = spec(Optimizer::Preconditioned, steps, 1.0 / 4.0, clip, noise);
         (update.measured, update.batches, update.learning_rate) = (true, batches, learning_rate);
-        let model = dp_pvi_posterior::models::linear_regression::LinearRegression { noise_sd: 0.7 };
+        let model = dp_pvi_models::linear_regression::LinearRegression { noise_sd: 0.7 };
         let task = task(model.into(), Approximation::MeanField, D as u32, UpdateSpec::DpOptimisation(update));
         let event = task.visit_event(0).unwrap();
         let lambda = task.prior_natural();

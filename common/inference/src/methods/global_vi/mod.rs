@@ -4,7 +4,7 @@
 //! One term per unit, of norm at most C: sensitivity C (add-remove) or 2C (replace-one), Poisson-sampled where q < 1. The prior's gradient
 //! is public and is added by the server. A site keeps nothing.
 
-use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
 use dp_pvi_posterior::task::GlobalViSpec;
 use dp_pvi_privacy::mechanism::{Summation, Summed};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};

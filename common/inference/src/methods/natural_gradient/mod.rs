@@ -13,8 +13,8 @@
 //! * **Event**: one unsampled release a visit, each with its share of the run's budget.
 //! * **State**: none. What a site sends is a function of its records and of the public state.
 
-use dp_pvi_expfam::any::{Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_models::predictor::{Predicted, Predictor, Statistics};
 use dp_pvi_posterior::methods::NaturalGradientRule;

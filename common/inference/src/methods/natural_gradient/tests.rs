@@ -1,8 +1,8 @@
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::expfam::gaussian::full::triangle;
+use dp_pvi_models::logistic_regression;
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::models::logistic_regression;
 use dp_pvi_posterior::task::{
     Approximation, ModelSpec, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec,
 };

@@ -6,6 +6,10 @@
 //! * Batch SEP is λ ← λ + (β/q) Σ_{n∈B} (f_n − f): see [`Shared::batch`], and [`Shared::pass`] for visits one after the other.
 //!
 //! Records that have no site at their cavity are skipped. No visit allocates.
+//!
+//! # Privacy
+//! A record's term is a function of the record and of the public state, and for `ep` of its own factor, which holds no noise and stays behind the gate. For
+//! `sep` a site keeps nothing.
 
 pub(super) mod visit;
 

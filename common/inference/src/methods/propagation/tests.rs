@@ -2,16 +2,17 @@
 
 use dp_pvi_accounting::Gdp;
 use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier, PrivacyUnit, SamplingRate};
-use dp_pvi_posterior::clipping::metric::ClipMetric;
+use dp_pvi_models::gaussian_mixture::em::{Mixture, add_statistics, m_step, statistics_len};
+use dp_pvi_models::{gaussian_mixture, logistic_regression, pbp_network, probit_regression};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::methods::{Arrived, EmRule, PropagationRule};
-use dp_pvi_posterior::models::gaussian_mixture::em::{Mixture, add_statistics, m_step, statistics_len};
-use dp_pvi_posterior::models::{gaussian_mixture, logistic_regression, pbp_network, probit_regression};
 use dp_pvi_posterior::task::{
     Approximation, ClipTarget, DpEmSpec, FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec, VisitOrder,
 };
 use dp_pvi_privacy::audit::{ErrorRate, lower_bound};
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 use dp_pvi_privacy::danger::assume_public;
-use dp_pvi_privacy::{Payload, Pending, Sensitive, SiteState, Units};
+use dp_pvi_privacy::{Pending, Sensitive, SiteState, Units};
 
 use super::{Adf, Factors, Shared};
 use crate::methods::{Job, Output, run};
@@ -53,7 +54,7 @@ fn spec(task: &ResolvedTask, factors: FactorOwner, metric: ClipMetric, bound: f6
 
 /// A task over D columns with the model's number of parameters.
 fn bare(model: ModelSpec, approximation: Approximation) -> ResolvedTask {
-    let dimension = model.rules().parameters(D as u32);
+    let dimension = model.rules().parameters(D as u32).count();
     let mut task = task(model, approximation, dimension, UpdateSpec::Pvi {});
     task.features = D as u32;
     task.damping = vec![0.5];
@@ -201,7 +202,7 @@ fn without_noise_private_factors_reach_the_fixed_point_of_ep() {
 #[test]
 fn full_mixtures_keep_their_blocks() {
     use crate::models::gaussian_mixture::GaussianMixture;
-    use dp_pvi_posterior::models::gaussian_mixture::MixtureShape;
+    use dp_pvi_models::gaussian_mixture::MixtureShape;
     let bare = tasks().pop().unwrap();
     let shape = MixtureShape::of_family(2, bare.family());
     let positions = shape.positions();
@@ -474,6 +475,6 @@ fn the_noiseless_m_step_is_that_of_em() {
             close(a.as_slice(), b.as_slice(), 1e-4);
         }
         // The head of the state is a distribution over the means.
-        assert!(dp_pvi_expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).is_ok());
+        assert!(dp_pvi_math::expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).is_ok());
     }
 }

@@ -15,9 +15,9 @@
 //! * Without ε: everything is `NonPrivate` (ε = ∞).
 
 use dp_pvi_accounting::ClipNorm;
-use dp_pvi_posterior::clipping::metric::clip_blocks;
 use dp_pvi_posterior::methods::{Approximation, PropagationRule};
 use dp_pvi_posterior::task::{ClipTarget, FactorOwner, PropagationSpec, UpdateSpec, VisitOrder};
+use dp_pvi_privacy::clipping::metric::clip_blocks;
 use dp_pvi_privacy::mechanism::{Message, SumMechanism, Summation, Summed, Term, release_non_private};
 use dp_pvi_privacy::shards::WholeSite;
 use dp_pvi_privacy::{Argument, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};

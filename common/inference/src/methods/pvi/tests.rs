@@ -1,9 +1,10 @@
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::observation::Precision;
+use dp_pvi_models::robust_regression::RobustRegression;
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::models::robust_regression::RobustRegression;
-use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::task::{Approximation, ModelSpec, ResolvedTask, ScheduleSpec, UpdateSpec};
-use dp_pvi_privacy::{Payload, SiteState, Units};
+use dp_pvi_privacy::{SiteState, Units};
 
 use crate::capabilities::LocalOptimum;
 use crate::capabilities::glm::scale_sums;

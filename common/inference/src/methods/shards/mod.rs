@@ -10,19 +10,21 @@
 //!
 //! # Privacy
 //! * **Unit and relation**: the task's; the gate cuts shards as the ledger's relation demands (hash or contiguous).
-//! * **Sensitivity**: one unit changes one shard's term, of norm at most 1 in the scaled coordinates: 2 under either relation; 1 or 2 for
-//!   client-level terms, where the site is the unit.
+//! * **Sensitivity**: one unit changes one shard's term, of norm at most 1 in the scaled coordinates: 2 under either relation, and so 2C for the one term of
+//!   parameter perturbation, 2C for one of the terms of virtual clients, 2C/K for the mean of local averaging; 1 or 2 for client-level terms, where
+//!   the site is the unit.
 //! * **Term**: a shard's term is a function of its own records, its own private state and the public λ.
 //! * A fit that fails contributes 0, and nobody learns of it. Fits have a fixed largest number of iterations.
 
 use std::num::NonZeroU32;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::methods::Coding;
 use dp_pvi_posterior::task::{FactorState, ShardMethod, ShardSpec, UpdateSpec};
 use dp_pvi_privacy::mechanism::{CleanTerms, Message, ReleaseError, Summation, Summed};
 use dp_pvi_privacy::shards::{Shard, Shards, WholeSite};
-use dp_pvi_privacy::{Argument, NoiseSource, Payload, Pending, Permit, Sensitive, UnitTable, Units};
+use dp_pvi_privacy::{Argument, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
 use super::asked::Asked;
 use super::{Job, Output, cavity, only_step};

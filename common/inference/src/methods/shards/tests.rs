@@ -1,15 +1,16 @@
 use std::num::NonZeroU32;
 
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, PrivacyUnit, Relation, Terms};
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_expfam::gaussian::full::unsvec;
-use dp_pvi_posterior::clipping::metric::ClipMetric;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::expfam::gaussian::full::unsvec;
+use dp_pvi_models::{linear_regression, logistic_regression};
+use dp_pvi_names::Payload;
 use dp_pvi_posterior::methods::{Arrived, Coding};
-use dp_pvi_posterior::models::{linear_regression, logistic_regression};
 use dp_pvi_posterior::task::{
     Approximation, FactorState, ModelSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, UpdateSpec,
 };
-use dp_pvi_privacy::{Argument, Payload, Pending, Sensitive, SiteState, Units};
+use dp_pvi_privacy::clipping::metric::ClipMetric;
+use dp_pvi_privacy::{Argument, Pending, Sensitive, SiteState, Units};
 
 use super::Fit;
 use crate::methods::{Job, run};
@@ -224,7 +225,7 @@ fn one_unit_moves_the_sum_by_at_most_the_declared_sensitivity() {
         // A site is exchanged, never absent.
         let relations = if spec.method == ShardMethod::ClientLevel { 1 } else { 2 };
         for relation in [Relation::ReplaceOne, Relation::AddRemove].into_iter().take(relations) {
-            let limit = f64::from(relation.sensitivity_factor(terms)) * bound_steps;
+            let limit = relation.sensitivity_factor(terms) * bound_steps;
             let sum = |raw: &[Vec<(Vec<f64>, f64)>]| visit(&task, raw, &lambda, &SiteState::None, relation, 9).message;
             let before = sum(&base);
             for other in &others {

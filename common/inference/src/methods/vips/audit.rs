@@ -67,7 +67,7 @@ fn attack(task: &ResolvedTask, data: &RecordTable, others: usize, victim: &Recor
         let permit = permit_under(task.privacy.unit, Relation::AddRemove, &event, visit);
         let job = Job { site: None, task, visit, lambda: &state, state: &SiteState::None };
         let output = run(&job, &Units::new(data.clone()), permit, &SeededNoise::new(seed)).unwrap();
-        let dp_pvi_privacy::Payload::Lattice(released) = output.message.released().unwrap().get() else { panic!("a sum") };
+        let dp_pvi_names::Payload::Lattice(released) = output.message.released().unwrap().get() else { panic!("a sum") };
         let released = released.to_f64();
         let own = &terms(task, visit, &state, victim)[0];
         let known = terms(task, visit, &state, data);
@@ -96,7 +96,7 @@ fn epsilon_of(mu: f64) -> f64 {
 
 /// erfc(x/√2).
 fn libm_erfc(x: f64) -> f64 {
-    2.0 * dp_pvi_posterior::numerics::normal::cdf(-x)
+    2.0 * dp_pvi_math::normal::cdf(-x)
 }
 
 #[test]

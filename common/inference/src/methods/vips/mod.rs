@@ -17,10 +17,10 @@ mod audit;
 #[cfg(test)]
 mod tests;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::latent_dirichlet::Topics;
+use dp_pvi_models::latent_dirichlet::document::DocumentLength;
 use dp_pvi_posterior::methods::VipsRule;
-use dp_pvi_posterior::models::latent_dirichlet::Topics;
-use dp_pvi_posterior::models::latent_dirichlet::document::DocumentLength;
 use dp_pvi_posterior::task::{Clip, DocumentsSpec, StatisticsSpec, UpdateSpec, VipsSpec};
 use dp_pvi_privacy::mechanism::{BatchSummation, Message, Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};

@@ -1,12 +1,12 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::latent_dirichlet::recovery::matched_l1;
+use dp_pvi_models::latent_dirichlet::{LatentDirichletSpec, Shape};
+use dp_pvi_models::logistic_regression;
+use dp_pvi_models::sigmoid_belief::SigmoidBeliefSpec;
 use dp_pvi_posterior::methods::{Arrived, VipsRule};
-use dp_pvi_posterior::models::latent_dirichlet::recovery::matched_l1;
-use dp_pvi_posterior::models::latent_dirichlet::{LatentDirichletSpec, Shape};
-use dp_pvi_posterior::models::logistic_regression;
-use dp_pvi_posterior::models::sigmoid_belief::SigmoidBeliefSpec;
 use dp_pvi_posterior::task::{
     Approximation, Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, ModelSpec, PolyaGammaSpec, ResolvedTask, ScheduleSpec,
     StatisticsSpec, UpdateSpec, VipsSpec,
@@ -264,12 +264,12 @@ fn without_noise_images_are_reconstructed() {
             |state: Vec<f64>, visit| rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum_at(&task, visit, &state, &data) }).state;
         let state = (0..task.visits()).fold(rule.initial(), step);
         let network = VipsRule::network(&task.setting(), &state).unwrap();
-        let accuracy = dp_pvi_posterior::models::sigmoid_belief::hidden::Prepared::new(&network).reconstruct(rows.clone(), 10).accuracy;
+        let accuracy = dp_pvi_models::sigmoid_belief::hidden::Prepared::new(&network).reconstruct(rows.clone(), 10).accuracy;
         // A constant picture gets two thirds right.
         assert!(accuracy > 0.82, "{accuracy}");
-        let predictor = dp_pvi_reading::predictive::Predictor::of_state(&task, &state).unwrap();
+        let predictor = dp_pvi_protocol::predictive::Predictor::of_state(&task, &state).unwrap();
         let record = data.records().next().unwrap();
-        let row = dp_pvi_reading::predictive::Example {
+        let row = dp_pvi_models::prediction::Example {
             indices: record.indices,
             values: record.values,
             target: 0.0,
@@ -293,7 +293,7 @@ fn images_are_summed_alike_by_batches_and_by_terms() {
         let job = Job { site: None, task: &task, visit: 0, lambda: &state, state: &SiteState::None };
         let run = |data: &RecordTable| {
             let output = crate::methods::run(&job, &Units::new(data.clone()), permit(&event, 0), &SeededNoise::new(3)).unwrap();
-            let dp_pvi_privacy::Payload::Lattice(sum) = output.message.released().unwrap().get() else { panic!("a sum") };
+            let dp_pvi_names::Payload::Lattice(sum) = output.message.released().unwrap().get() else { panic!("a sum") };
             sum.to_f64()
         };
         let empty = patterns(0, 1);
@@ -316,7 +316,7 @@ fn the_clip_follows_the_norms() {
     let mut norms: Vec<f64> = data
         .records()
         .map(|record| {
-            use dp_pvi_posterior::models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
+            use dp_pvi_models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
             let mut document = Document::default();
             assert!(document.fit(&topics, DocumentLength::Exactly(60.0), record.indices, record.values, Sweeps::Exactly(50)));
             document.statistics(record.indices).map(|(_, s)| s * s).sum::<f64>().sqrt()

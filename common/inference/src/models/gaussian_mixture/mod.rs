@@ -3,9 +3,9 @@
 //! The site of a point lowers the precision of a component that may or may not have made it: **site precisions can be negative**, which is
 //! correct, and nothing here projects them. A cavity that is not positive definite has no site: the visit is skipped.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_posterior::models::gaussian_mixture as public;
-use dp_pvi_posterior::models::gaussian_mixture::{Components, Covariance, Density, MixtureShape, responsibilities};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_models::gaussian_mixture as public;
+use dp_pvi_models::gaussian_mixture::{Components, Covariance, Density, MixtureShape, responsibilities};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use crate::capabilities::Model;

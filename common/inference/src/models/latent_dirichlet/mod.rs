@@ -1,5 +1,5 @@
 //! Latent Dirichlet allocation: a record is a document (positions are word numbers, values are counts); topics, E-step and M-step are
-//! [`dp_pvi_posterior::models::latent_dirichlet`].
+//! [`dp_pvi_models::latent_dirichlet`].
 //!
 //! # Privacy
 //! * **Unit**: a document, or all documents of a person.
@@ -11,12 +11,12 @@
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
-use dp_pvi_posterior::models::latent_dirichlet as public;
-use dp_pvi_posterior::models::latent_dirichlet::Topics;
-use dp_pvi_posterior::models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
+use dp_pvi_models::latent_dirichlet as public;
+use dp_pvi_models::latent_dirichlet::Topics;
+use dp_pvi_models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
 use dp_pvi_privacy::mechanism::Term;
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 
 use crate::capabilities::Model;
 use crate::capabilities::statistics::ExpectedStatistics;

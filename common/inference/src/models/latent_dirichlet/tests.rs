@@ -1,8 +1,8 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use dp_pvi_posterior::models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
-use dp_pvi_posterior::models::latent_dirichlet::perplexity::held_out;
-use dp_pvi_posterior::models::latent_dirichlet::{Shape, Topics};
+use dp_pvi_models::latent_dirichlet::document::{Document, DocumentLength, Sweeps};
+use dp_pvi_models::latent_dirichlet::perplexity::held_out;
+use dp_pvi_models::latent_dirichlet::{Shape, Topics};
 use dp_pvi_privacy::mechanism::Term;
 
 use super::DocumentStatistics;

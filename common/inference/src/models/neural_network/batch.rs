@@ -27,9 +27,8 @@
 //!
 //! All of this is inside of what double precision holds without loss, 2⁻¹⁰²² to 2¹⁰²³.
 
-use dp_pvi_posterior::models::neural_network::{
-    Forward, LARGEST, Layer, Matrix, Network, SMALLEST, Weights, add_outer_products, add_scaled, combine, dot,
-};
+use dp_pvi_math::matrix::{Matrix, add_outer_products, add_scaled, combine, dot};
+use dp_pvi_models::neural_network::{Forward, LARGEST, Layer, Network, SMALLEST, Weights};
 
 use dp_pvi_privacy::mechanism::BatchTerms;
 use pulp::{Arch, Simd, WithSimd};

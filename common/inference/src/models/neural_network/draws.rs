@@ -1,6 +1,6 @@
 //! Monte-Carlo draws of one step.
 
-use dp_pvi_posterior::models::neural_network::{Network, standard_normals};
+use dp_pvi_models::neural_network::{Network, standard_normals};
 use rand_core::Rng;
 
 /// Fewest vectors of draws in a table: a batch's sum averages over as many.

@@ -1,7 +1,7 @@
 //! Bayesian neural networks: ReLU layers with a mean-field Gaussian over all weights.
 //!
 //! E_q log p(record | θ) has no closed form. Its gradient is a reparametrised Monte-Carlo mean over S samples, taken record by record before
-//! anything is clipped. The samples are of layer outputs, not of weights (`dp_pvi_posterior::models::neural_network` says why): the first layer
+//! anything is clipped. The samples are of layer outputs, not of weights (`dp_pvi_models::neural_network` says why): the first layer
 //! is computed once for all of them, and the output's expectation is exact. [`batch`] computes norms and weighted sums of a batch.
 
 pub mod batch;
@@ -12,8 +12,8 @@ mod draws;
 mod tests;
 
 use dp_pvi_accounting::ClipNorm;
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::models::neural_network::{Forward, Network, NeuralNetworkSpec, Weights, public_normals};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::neural_network::{Forward, Network, NeuralNetworkSpec, Weights, public_normals};
 use dp_pvi_posterior::task::AdaptiveClipSpec;
 use dp_pvi_privacy::mechanism::{BatchSummation, Summed};
 

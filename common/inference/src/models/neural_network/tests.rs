@@ -2,7 +2,7 @@
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use dp_pvi_posterior::models::neural_network::{Forward, Network, Output, Weights, public_normals};
+use dp_pvi_models::neural_network::{Forward, Network, Output, Weights, public_normals};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::batch::compare;
 
@@ -140,7 +140,7 @@ fn gradients_of_classes_are_those_of_finite_differences_in_the_mean() {
 /// Without hidden layers a network is a generalised linear model, whose gradients are exact.
 #[test]
 fn without_hidden_layers_gradients_are_those_of_linear_models() {
-    use dp_pvi_posterior::models::{linear_regression, logistic_regression};
+    use dp_pvi_models::{linear_regression, logistic_regression};
     use dp_pvi_posterior::task::ModelSpec;
     use dp_pvi_privacy::mechanism::Term;
     for (output, spec) in [

@@ -3,13 +3,13 @@
 //! Both climb by Adam over minibatches. Nothing here is private; it serves reproductions and tests.
 //!
 //! * [`Objective::Variational`]: the bound Σ E_q ln N(y; f, 1/γ) − KL over means and log standard deviations of all weights. The moments of f are those that
-//!   [`Activations`](dp_pvi_posterior::models::pbp_network::Activations) propagate, so that no samples are drawn: E (y − f)² = (y − m)² + v. q(γ) and q(λ_w) are
+//!   [`Activations`](dp_pvi_models::pbp_network::Activations) propagate, so that no samples are drawn: E (y − f)² = (y − m)² + v. q(γ) and q(λ_w) are
 //!   Gammas, set to their optima after every pass: a = 6 + N/2, b = 6 + ½ΣE(y − f)², and a = 6 + W/2, b = 6 + ½Σ(m² + v).
 //! * [`Objective::Point`]: certain weights with the prior N(0, 1), and γ at its posterior given them: what "the usual stochastic gradient descent" fits.
 
+use dp_pvi_math::optim::Adam;
+use dp_pvi_models::pbp_network::{HYPERPRIOR, Network, Posterior};
 use dp_pvi_posterior::methods::NOISE_PRIOR;
-use dp_pvi_posterior::models::pbp_network::{HYPERPRIOR, Network, Posterior};
-use dp_pvi_posterior::numerics::optim::Adam;
 
 use super::{backward, forward};
 use dp_pvi_records::RecordView;

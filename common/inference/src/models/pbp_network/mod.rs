@@ -10,11 +10,11 @@
 
 pub mod baseline;
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::special::digamma;
-use dp_pvi_posterior::models::pbp_network as public;
-use dp_pvi_posterior::models::pbp_network::noise::{log_normalisers, matched_gamma, slopes};
-use dp_pvi_posterior::models::pbp_network::{Activations, Network, Posterior, network_posterior};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::special::digamma;
+use dp_pvi_models::pbp_network as public;
+use dp_pvi_models::pbp_network::noise::{log_normalisers, matched_gamma, slopes};
+use dp_pvi_models::pbp_network::{Activations, Network, Posterior, network_posterior};
 
 use crate::capabilities::Model;
 use crate::capabilities::tilted::{MomentMatching, Scratch, Sites};

@@ -1,8 +1,8 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use dp_pvi_posterior::models::pbp_network::noise::log_normalisers;
-use dp_pvi_posterior::models::pbp_network::predictive::NetworkPredictor;
-use dp_pvi_posterior::models::pbp_network::{Activations, Network, Posterior, PriorFactors};
+use dp_pvi_models::pbp_network::noise::log_normalisers;
+use dp_pvi_models::pbp_network::predictive::NetworkPredictor;
+use dp_pvi_models::pbp_network::{Activations, Network, Posterior, PriorFactors};
 
 use rand_core::Rng;
 

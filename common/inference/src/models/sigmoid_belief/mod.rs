@@ -1,5 +1,5 @@
 //! Sigmoid belief network: a record is a binary image (positions of the pixels that are on; values between 0 and 1); parameters, E-step
-//! and M-step are [`dp_pvi_posterior::models::sigmoid_belief`].
+//! and M-step are [`dp_pvi_models::sigmoid_belief`].
 //!
 //! A record's statistics have J·K²/2 coordinates, 4 million for 784 pixels and 100 hidden units, but they are outer products: norms
 //! follow from the factors, and clipped sums over a batch are matrix products. So images are taken in batches.
@@ -13,10 +13,10 @@
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_posterior::models::sigmoid_belief as public;
-use dp_pvi_posterior::models::sigmoid_belief::hidden::{Batch, Prepared};
-use dp_pvi_posterior::models::sigmoid_belief::{BLOCKS, Network, Shape};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::sigmoid_belief as public;
+use dp_pvi_models::sigmoid_belief::hidden::{Batch, Prepared};
+use dp_pvi_models::sigmoid_belief::{BLOCKS, Network, Shape};
 use dp_pvi_privacy::mechanism::{BatchTerms, Term};
 use nalgebra::DMatrix;
 use rand_core::Rng;

@@ -1,8 +1,8 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use dp_pvi_expfam::gaussian::full::svec;
-use dp_pvi_posterior::models::sigmoid_belief::hidden::Prepared;
-use dp_pvi_posterior::models::sigmoid_belief::{BLOCKS, Network, Shape};
+use dp_pvi_math::expfam::gaussian::full::svec;
+use dp_pvi_models::sigmoid_belief::hidden::Prepared;
+use dp_pvi_models::sigmoid_belief::{BLOCKS, Network, Shape};
 use dp_pvi_privacy::mechanism::batch;
 use nalgebra::{DMatrix, DVector};
 

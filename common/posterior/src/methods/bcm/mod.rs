@@ -16,8 +16,8 @@ mod task;
 use task::resolve;
 pub use task::{BcmSpec, CommitteePrior};
 
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
+use dp_pvi_math::damping::Damping;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

@@ -2,14 +2,13 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_accounting::DpEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::Setting;
-use crate::methods::{DpOptimisationSpec, MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, dp_optimisation};
+use crate::methods::{DpOptimisationSpec, Resolving, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec, Visits, dp_optimisation};
 use crate::methods::{PviRule, Rule};
-use crate::spec::check::{invalid, require};
-use crate::spec::{ScheduleSpec, TaskError};
+use dp_pvi_models::spec::check::{invalid, require};
+use dp_pvi_models::spec::{ScheduleSpec, TaskError};
 
 /// Numbers of a committee.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -76,20 +75,16 @@ impl UpdateRules for BcmSpec {
         self.fit.check(task)
     }
 
-    fn event(&self, task: &Setting<'_>, visit: u32) -> Result<DpEvent, TaskError> {
-        self.fit.event(task, visit)
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
+        self.fit.visits(task)
     }
 
-    fn message(&self, task: &Setting<'_>, visit: u32) -> Result<MessageForm, TaskError> {
-        self.fit.message(task, visit)
+    fn traits(&self) -> Traits {
+        Traits::of_passes(self.fit.steps)
     }
 
-    fn passes(&self) -> u32 {
-        self.fit.passes()
-    }
-
-    fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::None
+    fn state(&self, task: &Setting<'_>) -> StateForm {
+        StateForm { len: task.family_len(), site: SiteStateForm::None }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {

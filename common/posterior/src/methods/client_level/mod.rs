@@ -10,9 +10,9 @@
 //! **Source**: Heikkilä et al. 2022 (client-level protection); McMahan et al. 2018.
 
 use super::shards::{self, Combined, DefaultState, Factors, Protects, ShardCount, ShardTraits};
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, ShardMethod, UpdateKind};
-use crate::spec::ScheduleSpec;
+use dp_pvi_math::damping::Damping;
+use dp_pvi_models::spec::ScheduleSpec;
 
 pub(crate) const TRAITS: ShardTraits = ShardTraits {
     name: ENTRY.name,

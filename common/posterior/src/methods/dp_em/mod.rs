@@ -17,8 +17,8 @@ pub use rule::EmRule;
 pub use task::DpEmSpec;
 use task::resolve;
 
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
+use dp_pvi_math::damping::Damping;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

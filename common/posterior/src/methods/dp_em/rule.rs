@@ -4,14 +4,14 @@
 //! [h; Λ] of the component means, whose variance is taken as their sampling variance V_jj/N_j; then J weights, the count N = Σ N_j, and J covariances
 //! as svec.
 
-use dp_pvi_expfam::gaussian::full::{svec, triangle, unsvec};
+use dp_pvi_math::expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::DVector;
 
 use crate::methods::Setting;
 use crate::methods::{Arrived, Rule, Step};
-use crate::models::MixtureForm;
-use crate::models::gaussian_mixture::em::{Mixture, Scales, m_step, statistics_len};
-use crate::numerics::start::standard_normal;
+use dp_pvi_models::MixtureForm;
+use dp_pvi_models::gaussian_mixture::em::{Mixture, Scales, m_step, statistics_len};
+use dp_pvi_models::start::standard_normal;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,20 +3,19 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
-use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use crate::clipping::blocks::block_scales;
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{EmRule, Rule};
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::methods::{Resolving, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec, VisitForm, Visits};
 use crate::methods::{Setting, SumSpec};
-use crate::models::gaussian_mixture::em::{Scales, statistics_len};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use dp_pvi_models::gaussian_mixture::em::{Scales, statistics_len};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, positive, require};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError};
+use dp_pvi_privacy::clipping::blocks::block_scales;
 
 /// Numbers of DP-EM.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -99,10 +98,6 @@ fn coordinates(task: &Setting<'_>) -> usize {
 }
 
 impl UpdateRules for DpEmSpec {
-    fn carries_offsets(&self) -> bool {
-        false
-    }
-
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         require(task.model.rules().mixture().is_some(), "update = \"dp-em\" fits family = \"gaussian-mixture\" only")?;
         require(task.approximation == Approximation::MeanField, "update = \"dp-em\" needs approximation = \"mean-field\"")?;
@@ -115,42 +110,26 @@ impl UpdateRules for DpEmSpec {
         require(self.noise_multiplier.is_some() == task.privacy.epsilon.is_some(), "a noise multiplier belongs to a finite epsilon")
     }
 
-    fn sum(&self, task: &Setting<'_>, _visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.sum_of(task)
-    }
-
-    fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.mechanism(task)?.map_or(DpEvent::NonPrivate, |mechanism| mechanism.event()))
-    }
-
-    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(match self.mechanism(task)? {
-            Some(mechanism) => MessageForm::of_sum(&mechanism),
-            None => MessageForm { kind: PayloadKind::Values, coordinates: coordinates(task) as u64 },
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
+        Box::new(|_| match self.sum_of(task)? {
+            Some(sum) => VisitForm::of_sum(sum, task),
+            None => Ok(VisitForm::of_values(DpEvent::NonPrivate, coordinates(task) as u64)),
         })
     }
 
-    fn passes(&self) -> u32 {
-        1
+    fn traits(&self) -> Traits {
+        Traits { is_private: self.noise_multiplier.is_some(), carries_offsets: false, ..Traits::of_passes(1) }
     }
 
     /// Behind λ: weights, their total, and the covariances.
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
+    fn state(&self, task: &Setting<'_>) -> StateForm {
         let mixture = task.model.rules().mixture();
         let covariances = mixture.map_or(0, |form| u64::from(form.components) * (1 + triangle_numbers(task.features.into())) + 1);
-        task.family_len() + covariances
-    }
-
-    fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::None
+        StateForm { len: task.family_len() + covariances, site: SiteStateForm::None }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
         Box::new(EmRule::new(task, self.scales()))
-    }
-
-    fn is_private(&self) -> bool {
-        self.noise_multiplier.is_some()
     }
 
     fn released(&self) -> String {

@@ -20,8 +20,8 @@
 
 use super::task::DpOptimisationSpec;
 use crate::methods::Setting;
-use crate::spec::TaskError;
-use crate::spec::check::require;
+use dp_pvi_models::spec::TaskError;
+use dp_pvi_models::spec::check::require;
 
 impl DpOptimisationSpec {
     /// a: what the entries of every coefficient's gradient are multiplied by before the clip. Their mean square over the columns of the

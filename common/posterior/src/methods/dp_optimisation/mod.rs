@@ -30,8 +30,8 @@ mod task;
 pub(crate) use task::resolve;
 pub use task::{AdaptiveClipSpec, DpOptimisationSpec, Optimizer};
 
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
+use dp_pvi_math::damping::Damping;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

@@ -2,14 +2,14 @@
 //!
 //! Steps, their noise, the mean of the last iterates and the fitted precision are those of the private half of the room.
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 use nalgebra::DVector;
 
 use crate::methods::rehearsal::{NotForecast, Player, Sent, Stage};
 use crate::methods::{DpOptimisationSpec, Optimizer, Setting};
-use crate::models::predictor::Statistics;
-use crate::models::rows::Row;
-use crate::numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_models::predictor::Statistics;
+use dp_pvi_models::rows::Row;
 
 /// Largest fitted precision: log σ ≥ −10.
 const LARGEST: f64 = 4.851_651_954_097_903e8;

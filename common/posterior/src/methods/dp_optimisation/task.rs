@@ -3,25 +3,28 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, LatticePath, MOST_BATCHES, NoiseMultiplier, SamplingRate, Terms};
-use dp_pvi_privacy::PayloadKind;
-use dp_pvi_privacy::mechanism::{BatchSum, LatticeOverflow, LatticeSum};
+use dp_pvi_names::LatticeOverflow;
+use dp_pvi_privacy::mechanism::{BatchSum, LatticeSum};
 use serde::{Deserialize, Serialize};
 
 use super::noise_aware::noise_of_visit;
 use super::rule::{Measured, MeasuredRule};
-use crate::clipping::adaptive;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::{requires_epsilon, requires_local_trust};
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::{Absent, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::scaled::{ScaledRule, learned};
-use crate::methods::{Arrived, MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::numerics::floor::PrecisionFloor;
-use crate::numerics::noisy_likelihood;
-use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, TaskError};
+use crate::methods::{
+    Arrived, Comparable, NoiseAware, PviRule, Resolving, Rule, Setting, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec,
+    VisitForm, Visits,
+};
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_math::noisy_likelihood;
+use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, TaskError};
+use dp_pvi_privacy::clipping::adaptive;
 
 /// Numbers of DP optimisation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -262,11 +265,11 @@ impl Raw {
             optimizer,
             learning_rate: self.learning_rate.unwrap_or(rate),
             learning_rate_decay: self.learning_rate_decay.unwrap_or(decay),
-            initial_log_scale: self.initial_log_scale.unwrap_or_else(|| model.initial_log_scale(task.prior.scale)),
+            initial_log_scale: self.initial_log_scale.unwrap_or_else(|| model.batched().unwrap_or_else(|| task.prior.scale.ln())),
             step_precision: self.step_precision.unwrap_or(0.0),
             curvature_weight: self.curvature_weight.unwrap_or(1.0),
             averaging: self.averaging.unwrap_or(balance.averaging),
-            max_units: self.max_units.or(model.is_batched().then_some(MAX_UNITS)),
+            max_units: self.max_units.or(model.batched().map(|_| MAX_UNITS)),
             adaptive_clip,
             level_exponent: self.level_exponent.or(balance.level_exponent),
             weighted,
@@ -363,7 +366,7 @@ impl UpdateRules for DpOptimisationSpec {
         require(task.approximation == Approximation::MeanField, "update = \"dp-optimisation\" needs approximation = \"mean-field\"")?;
         let rules = task.model.rules();
         require(
-            rules.is_linear() || rules.is_batched(),
+            rules.is_linear() || rules.batched().is_some(),
             "update = \"dp-optimisation\" needs a model with gradients: a regression or a neural network",
         )?;
         requires_clip_norms([&self.clip_norm])?;
@@ -383,7 +386,7 @@ impl UpdateRules for DpOptimisationSpec {
         require(positive(self.curvature_weight), "curvature_weight must be a number between 1e-30 and 1e30")?;
         require(self.averaging > 0.0 && self.averaging <= 1.0, "averaging must be above 0 and at most 1")?;
         require(
-            self.max_units.is_some() == task.model.rules().is_batched(),
+            self.max_units.is_some() == task.model.rules().batched().is_some(),
             "max_units belongs to models whose gradients are summed batch by batch (neural networks), and only to them",
         )?;
         if let Some(AdaptiveClipSpec { expected_units, target, rate, weight }) = self.adaptive_clip {
@@ -405,26 +408,22 @@ impl UpdateRules for DpOptimisationSpec {
         Ok(())
     }
 
-    fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        // Whole epochs, or steps where each is an event by itself.
-        Ok(self.step_event(self.coordinates(task.dimension))?.repeated((self.steps / self.batches.unwrap_or(1).max(1)).into()))
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
+        Box::new(|_| {
+            // Whole epochs, or steps where each is an event by itself.
+            let times = self.steps / self.batches.unwrap_or(1).max(1);
+            Ok(VisitForm::of_values(self.step_event(self.coordinates(task.dimension))?.repeated(times.into()), self.sent(task)))
+        })
     }
 
-    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm { kind: PayloadKind::Values, coordinates: self.sent(task) })
+    fn traits(&self) -> Traits {
+        Traits { is_asynchronous: true, learns_scales: self.measured, ..Traits::of_passes(self.steps) }
     }
 
     /// Scales that the server learns stand behind what sites send.
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
-        self.sent(task) + if self.measured { learned(task) } else { 0 }
-    }
-
-    fn passes(&self) -> u32 {
-        self.steps
-    }
-
-    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::Public(task.family().len())
+    fn state(&self, task: &Setting<'_>) -> StateForm {
+        let len = self.sent(task) + if self.measured { learned(task) } else { 0 };
+        StateForm { len, site: SiteStateForm::Public(task.family().len()) }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
@@ -447,24 +446,14 @@ impl UpdateRules for DpOptimisationSpec {
         ScaledRule::over(Box::new(inner), task, Some(Box::new(told)))
     }
 
-    fn learns_scales(&self) -> bool {
-        self.measured
-    }
-
-    fn is_asynchronous(&self) -> bool {
-        true
-    }
-
-    fn noise_is_known(&self) -> Result<(), Absent> {
-        match self.optimizer {
-            Optimizer::Preconditioned if self.measured => Ok(()),
-            Optimizer::Preconditioned => Err(Absent::Unmeasured),
-            Optimizer::Adam | Optimizer::PositivityPreserving => Err(Absent::Optimizer),
-        }
-    }
-
-    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
-        super::noise_aware::posterior(task, self, history)
+    fn released(&self) -> String {
+        format!(
+            "at every visit a change of the natural parameters{} that {} computed from {} noised sums of clipped gradients{} and from public values only",
+            if self.measured { ", and means of the visit's gradients, points and curvatures," } else { "" },
+            if self.measured { "were" } else { "was" },
+            self.steps,
+            self.batches.map_or(String::new(), |batches| format!(", each over one of {batches} random batches of the units,"))
+        )
     }
 
     /// The default step precision is in proportion to the noise.
@@ -477,33 +466,38 @@ impl UpdateRules for DpOptimisationSpec {
         super::rehearsal::changes(self, task, state, stage)
     }
 
-    fn sites_are_comparable(&self) -> Result<(), NotTested> {
-        self.noise_is_known().map_err(|_| NotTested::Steps)
+    fn noise_aware(&self) -> Result<&dyn NoiseAware, Absent> {
+        match self.optimizer {
+            Optimizer::Preconditioned if self.measured => Ok(self),
+            Optimizer::Preconditioned => Err(Absent::Unmeasured),
+            Optimizer::Adam | Optimizer::PositivityPreserving => Err(Absent::Optimizer),
+        }
     }
 
-    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
-        self.sites_are_comparable()?;
-        super::sites::sites(task, self, releases).ok_or(NotTested::Diverged)?.agreement()
+    fn comparable(&self) -> Result<&dyn Comparable, NotTested> {
+        if self.noise_aware().is_ok() { Ok(self) } else { Err(NotTested::Steps) }
     }
 
     /// Of what the others measured; λ − λ_m stands beside it, or in its place where nothing was measured.
     fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
         let plain = of_factor(task, releases, site, Absent::Divided);
-        if self.noise_is_known().is_err() {
+        if self.noise_aware().is_err() {
             return plain;
         }
         let aware = super::sites::sites(task, self, releases).ok_or(Undividable::Diverged)?.without(site)?;
         Ok(Divided { plain: plain.ok().map(|plain| plain.natural_parameters), ..aware })
     }
+}
 
-    fn released(&self) -> String {
-        format!(
-            "at every visit a change of the natural parameters{} that {} computed from {} noised sums of clipped gradients{} and from public values only",
-            if self.measured { ", and means of the visit's gradients, points and curvatures," } else { "" },
-            if self.measured { "were" } else { "was" },
-            self.steps,
-            self.batches.map_or(String::new(), |batches| format!(", each over one of {batches} random batches of the units,"))
-        )
+impl NoiseAware for DpOptimisationSpec {
+    fn posterior(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
+        super::noise_aware::posterior(task, self, history)
+    }
+}
+
+impl Comparable for DpOptimisationSpec {
+    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
+        super::sites::sites(task, self, releases).ok_or(NotTested::Diverged)?.agreement()
     }
 }
 

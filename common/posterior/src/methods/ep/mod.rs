@@ -9,9 +9,9 @@
 //! **Source**: Minka 2001; Vinaroz and Park 2022 (with protection).
 
 use super::{FactorOwner, Resolving, UpdateSpec, propagation};
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
-use crate::spec::TaskError;
+use dp_pvi_math::damping::Damping;
+use dp_pvi_models::spec::TaskError;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

@@ -17,8 +17,8 @@ pub use rule::GlobalViRule;
 pub use task::GlobalViSpec;
 use task::resolve;
 
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
+use dp_pvi_math::damping::Damping;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

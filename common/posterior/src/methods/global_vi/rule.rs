@@ -3,11 +3,11 @@
 //!
 //! The state is [λ | first moments | second moments], 2d numbers each.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
 
 use crate::methods::{Arrived, GlobalViSpec, Rule, Setting, Step};
-use crate::numerics::optim::Adam;
-use crate::spec::Prior;
+use dp_pvi_math::optim::Adam;
+use dp_pvi_models::spec::Prior;
 
 /// Bounds of log σ.
 const LOG_SCALE: (f64, f64) = (-10.0, 2.0);
@@ -78,9 +78,9 @@ mod tests {
     use super::GlobalViRule;
     use crate::methods::GlobalViSpec;
     use crate::methods::{Arrived, Rule};
-    use crate::spec::{Prior, PriorSpec};
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
-    use dp_pvi_expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
+    use dp_pvi_models::spec::{Prior, PriorSpec};
 
     fn rule() -> GlobalViRule {
         let spec = GlobalViSpec {

@@ -2,15 +2,17 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
 use crate::methods::check::requires_epsilon;
-use crate::methods::{GlobalViRule, MessageForm, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec};
-use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use crate::methods::{
+    GlobalViRule, Resolving, Rule, Setting, SiteStateForm, StateForm, SumSpec, Traits, UpdateRules, UpdateSpec, VisitForm, Visits,
+};
+use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError};
 
 /// Numbers of global DP variational inference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -96,29 +98,17 @@ impl UpdateRules for GlobalViSpec {
         require(LOG_SCALE.contains(&self.initial_log_scale), "initial_log_scale must lie between -10 and 2")
     }
 
-    fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.mechanism(task)?.event())
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
+        Box::new(|_| VisitForm::of_sum(self.release(task), task))
     }
 
-    fn sum(&self, task: &Setting<'_>, _visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        Ok(Some(self.release(task)))
-    }
-
-    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm::of_sum(&self.mechanism(task)?))
-    }
-
-    fn passes(&self) -> u32 {
-        1
+    fn traits(&self) -> Traits {
+        Traits::of_passes(1)
     }
 
     /// Behind λ: Adam's two moments.
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
-        6 * u64::from(task.dimension)
-    }
-
-    fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::None
+    fn state(&self, task: &Setting<'_>) -> StateForm {
+        StateForm { len: 6 * u64::from(task.dimension), site: SiteStateForm::None }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {

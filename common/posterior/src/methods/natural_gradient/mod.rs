@@ -19,7 +19,7 @@
 //! Of a person with many records each is weighted by itself, and their sum is clipped.
 //!
 //! **A scale that is learned.** With σ unknown all is sent in units of it, (σr, σ²c), so that C does not move with σ, and two numbers of every record more: t − (ν + 1)/2 and 1, see
-//! [`observation`](crate::numerics::observation) and `common/privacy/proofs/scale_statistic.md`. The first costs nothing in a robust regression.
+//! [`observation`](dp_pvi_math::observation) and `common/privacy/proofs/scale_statistic.md`. The first costs nothing in a robust regression.
 //!
 //! **Defaults**: ρ = 2, stable because P is above the Hessian; a fifth of the budget for the Gram matrix; C = 0.6 of the largest norm, since rows
 //! are seldom as long as R. Figures: `deploy/guide/src/results/defaults.md`.
@@ -39,8 +39,8 @@ pub use rule::NaturalGradientRule;
 use task::resolve;
 pub use task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ScaleWeights};
 
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
+use dp_pvi_math::damping::Damping;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

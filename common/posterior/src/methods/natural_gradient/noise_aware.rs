@@ -1,7 +1,7 @@
 //! The noise-aware posterior of bounded natural-gradient variational inference with its Gram preconditioner: every visit is a
 //! [look](crate::methods::noise_aware::looks) at the likelihood. With a mean field the Gram matrix has the correlations.
 
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
@@ -10,7 +10,7 @@ use crate::methods::noise_aware::looks::{Look, Looks};
 use crate::methods::noise_aware::weighted::Weighted;
 use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LARGEST, OwnNoise, Posterior};
 use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
-use crate::models::ModelSpec;
+use dp_pvi_models::ModelSpec;
 
 /// Of all sites; or of all but one, whose part is taken out of every sum.
 pub(crate) fn posterior(

@@ -1,12 +1,12 @@
 //! What a visit of natural gradients sends if drawn rows stand in place of records: the sum of the terms that the private half of the room computes.
 
-use dp_pvi_expfam::any::{Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full::svec;
 
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Setting, SumSpec};
-use crate::models::predictor::Statistics;
-use crate::models::rows::{Row, Sums};
+use dp_pvi_models::predictor::Statistics;
+use dp_pvi_models::rows::{Row, Sums};
 
 /// The sum of a visit at a state.
 pub(super) fn sum(

@@ -19,21 +19,21 @@
 //!
 //! Without noise the fixed point is the optimum of the evidence lower bound. Averages run over ⌈averaging·T⌉ visits, weighted by budget.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
 use super::scale::{ScaleState, Told};
 use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
 use crate::methods::{Arrived, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step};
-use crate::models::LearnedScale;
-use crate::numerics::floor::PrecisionFloor;
-use crate::numerics::noisy_likelihood;
-use crate::numerics::observation::Precision;
-use crate::numerics::scales::NoisyScales;
-use crate::numerics::uncertain_curvature::without_negative_eigenvalues;
-use crate::spec::{GatheredNoise, Prior, Trust};
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_math::noisy_likelihood;
+use dp_pvi_math::observation::Precision;
+use dp_pvi_math::scales::NoisyScales;
+use dp_pvi_math::uncertain_curvature::without_negative_eigenvalues;
+use dp_pvi_models::LearnedScale;
+use dp_pvi_models::spec::{GatheredNoise, Prior, Trust};
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,8 +79,8 @@ impl NaturalGradientRule {
     ///
     /// # Errors
     /// The state is not one of this rule.
-    pub fn point(family: Family, state: &[f64]) -> Result<Gaussian, dp_pvi_expfam::InvalidParameters> {
-        let parts = Parts::new(family, state).ok_or(dp_pvi_expfam::InvalidParameters::Domain("the state is too short"))?;
+    pub fn point(family: Family, state: &[f64]) -> Result<Gaussian, dp_pvi_math::expfam::InvalidParameters> {
+        let parts = Parts::new(family, state).ok_or(dp_pvi_math::expfam::InvalidParameters::Domain("the state is too short"))?;
         let natural = with_mean(family, parts.mean, &parts.lambda[family.dimension()..]);
         Gaussian::from_natural(family, natural)
     }
@@ -249,7 +249,7 @@ impl NaturalGradientRule {
     }
 
     /// τ² of every group after a visit. What the visit released is one look at the likelihood, (g + H̄μ, H̄) with the noise of g; the ascent is that of
-    /// [`scales`](crate::numerics::scales). The first gradient, which is one at the prior's mean, says nothing of the size of effects.
+    /// [`scales`](dp_pvi_math::scales). The first gradient, which is one at the prior's mean, says nothing of the size of effects.
     fn scales(&self, parts: &Parts<'_>, arrived: &Arrived<'_>, gradient: &[f64], curvature: &[f64]) -> Option<Vec<f64>> {
         if !self.prior.learns_scales() || arrived.visit <= self.visits().1 {
             return Some(parts.scales.to_vec());

@@ -5,8 +5,8 @@
 //! last step was long. Post-processing of released values.
 
 use crate::methods::ScaleWeights;
-use crate::models::LearnedScale;
-use crate::numerics::observation::{LogScale, Precision};
+use dp_pvi_math::observation::{LogScale, Precision};
+use dp_pvi_models::LearnedScale;
 
 /// Largest step of ln σ² from one visit to the next: a factor of 2 of σ.
 const LARGEST_STEP: f64 = 2.0 * std::f64::consts::LN_2;
@@ -108,8 +108,8 @@ fn beyond(scale: &LearnedScale) -> f64 {
 mod tests {
     use super::{LARGEST_STEP, ScaleState, Told};
     use crate::methods::ScaleWeights;
-    use crate::models::LearnedScale;
-    use crate::numerics::observation::Precision;
+    use dp_pvi_math::observation::Precision;
+    use dp_pvi_models::LearnedScale;
 
     const SCALE: LearnedScale =
         LearnedScale { prior: Precision { shape: 1.0, rate: 1.0 }, largest: 5.0, information: 2.0 / 7.0, excess: 2.0 / 3.0 };

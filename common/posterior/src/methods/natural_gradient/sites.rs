@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dp_pvi_expfam::gaussian::full::{triangle, unsvec};
+use dp_pvi_math::expfam::gaussian::full::{triangle, unsvec};
 use nalgebra::DVector;
 
 use super::noise_aware::products;

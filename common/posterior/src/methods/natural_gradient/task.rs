@@ -1,10 +1,9 @@
 //! Numbers of bounded natural gradients: options, defaults, price. What they mean is said in the page of the [room](super).
 
 use std::fmt::{Display, Formatter};
-use std::ops::Range;
 
-use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, Terms};
-use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, Terms};
+use dp_pvi_math::expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
@@ -17,12 +16,13 @@ use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{
-    MessageForm, NaturalGradientRule, Resolving, Rule, Setting, SiteStateForm, SumSpec, UpdateRules, UpdateSpec, VisitForm,
+    Comparable, NaturalGradientRule, NoiseAware, Parted, Resolving, Rule, Setting, SiteStateForm, StateForm, SumSpec, Traits, UpdateRules,
+    UpdateSpec, VisitForm, Visits,
 };
-use crate::models::predictor::Statistics;
-use crate::spec::check::{checked, invalid, positive, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError, Trust};
+use dp_pvi_models::predictor::Statistics;
+use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError, Trust};
 
 /// Numbers of bounded natural-gradient variational inference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -159,7 +159,8 @@ impl Raw {
     fn spec(&self, resolving: &Resolving<'_>) -> Result<NaturalGradientSpec, TaskError> {
         let task = &resolving.task;
         let preconditioner = self.preconditioner.unwrap_or(Preconditioner::Gram);
-        let bounds = task.model.rules().predictor_bounds(task.ranges()?);
+        let of_record = task.model.rules().bounds(task.ranges()?);
+        let (bounds, lengths) = (of_record.predictor, of_record.lengths);
         let named = |given: Option<f64>, bound: Option<f64>, name: &str| match given.or(bound) {
             Some(value) if positive(value) => Ok(value),
             Some(_) => invalid(&format!("{name} must be a finite number above 0")),
@@ -175,7 +176,6 @@ impl Raw {
         let residual = named(self.residual_bound, bounds.map(|b| b.residual), "residual_bound")?;
         let own = if ends_follow_up { Some(residual) } else { bounds.map(|b| b.curvature) };
         let curvature = named(self.curvature_bound, own, "curvature_bound")?;
-        let lengths = task.model.rules().lengths(&task.parsed_schema()?);
         let radius = lengths.gradient;
         let square = match task.approximation {
             Approximation::MeanField => lengths.diagonal,
@@ -230,7 +230,7 @@ impl Raw {
 /// Whether a record can have one of two classes, and its residual is not cut below the model's own bound.
 fn two_classes(task: &Setting<'_>, residual_bound: f64) -> Result<bool, TaskError> {
     let rules = task.model.rules();
-    let bounds = rules.predictor_bounds(task.ranges()?);
+    let bounds = rules.bounds(task.ranges()?).predictor;
     Ok(rules.has_two_classes() && bounds.is_some_and(|bounds| residual_bound >= bounds.residual))
 }
 
@@ -362,18 +362,6 @@ impl NaturalGradientSpec {
 }
 
 impl UpdateRules for NaturalGradientSpec {
-    fn learns_scales(&self) -> bool {
-        true
-    }
-
-    fn learns_noise_scale(&self) -> bool {
-        true
-    }
-
-    fn carries_site_effects(&self) -> bool {
-        true
-    }
-
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         requires_epsilon(task, "natural-gradient")?;
         require(
@@ -426,81 +414,47 @@ impl UpdateRules for NaturalGradientSpec {
         require(positive(self.curvature_weight), "curvature_weight must be a number between 1e-30 and 1e30")
     }
 
-    fn sum(&self, task: &Setting<'_>, visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.sum_of(task, visit, self.share(visit, task.visits())).map(Some)
-    }
-
-    fn each_visit(
-        &self,
-        task: &Setting<'_>,
-        visits: Range<u32>,
-        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
-    ) -> Result<(), TaskError> {
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
         let total = self.total_growth(task.visits());
-        visits.into_iter().try_for_each(|visit| {
+        Box::new(move |visit| {
             let share = if visit < task.visits() {
                 self.share_of(visit, task.visits(), total)
             } else {
                 // After the task's last visit, as `share` has it.
                 self.share(visit, task.visits())
             };
-            let sum = self.sum_of(task, visit, share)?;
-            let mechanism = sum.mechanism(task)?;
-            take(VisitForm { event: mechanism.event(), message: MessageForm::of_sum(&mechanism), sum: Some(sum) })
+            VisitForm::of_sum(self.sum_of(task, visit, share)?, task)
         })
     }
 
-    fn event(&self, task: &Setting<'_>, visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.mechanism(task, visit)?.event())
-    }
-
-    fn message(&self, task: &Setting<'_>, visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm::of_sum(&self.mechanism(task, visit)?))
-    }
-
-    fn passes(&self) -> u32 {
-        1
+    fn traits(&self) -> Traits {
+        Traits { learns_scales: true, learns_noise_scale: true, carries_site_effects: true, ..Traits::of_passes(1) }
     }
 
     /// Behind λ: the mean of the iterate, the curvature, the Gram matrix, and learned scales, of the observations and of coefficients.
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
+    fn state(&self, task: &Setting<'_>) -> StateForm {
         let preconditioner = match self.preconditioner {
             Preconditioner::Gram => triangle_numbers(task.dimension.into()),
             Preconditioner::Diagonal => 0,
         };
         let scale = if task.learned_scale().is_some() { ScaleState::LEN as u64 } else { 0 };
-        2 * task.family_len() + preconditioner + scale + crate::methods::scaled::learned(task)
-    }
-
-    fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::None
+        let len = 2 * task.family_len() + preconditioner + scale + crate::methods::scaled::learned(task);
+        StateForm { len, site: SiteStateForm::None }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
         Box::new(NaturalGradientRule::new(task, *self))
     }
 
-    fn noise_is_known(&self) -> Result<(), Absent> {
-        match self.preconditioner {
-            Preconditioner::Gram => Ok(()),
-            Preconditioner::Diagonal => Err(Absent::Correlations),
-        }
-    }
-
-    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
-        super::noise_aware::posterior(task, self, history, None)
-    }
-
-    fn sums_can_be_parted(&self) -> bool {
-        true
-    }
-
-    fn noise_aware_without(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
-        super::noise_aware::posterior(task, self, history, Some(part))
-    }
-
-    fn released_factor(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Option<Vec<f64>> {
-        NaturalGradientRule::new(task, *self).factor(history, part)
+    fn released(&self) -> String {
+        let first = match self.preconditioner {
+            Preconditioner::Gram => " (at the first visit: of weighted products of its features)",
+            Preconditioner::Diagonal => "",
+        };
+        let scale = if self.scale_weights.is_some() { ", of how far labels are off, and of their number" } else { "" };
+        format!(
+            "at every visit one noised sum over the records, of residual times features and of curvature times squared features{scale}{first}"
+        )
     }
 
     fn with_noise(&self, noise_multiplier: NoiseMultiplier) -> Option<UpdateSpec> {
@@ -515,16 +469,22 @@ impl UpdateRules for NaturalGradientSpec {
         super::rehearsal::sum(self, task, (visit, &noised), state, stage)
     }
 
-    fn sites_are_comparable(&self) -> Result<(), NotTested> {
+    fn noise_aware(&self) -> Result<&dyn NoiseAware, Absent> {
         match self.preconditioner {
-            Preconditioner::Gram => Ok(()),
-            Preconditioner::Diagonal => Err(NotTested::Update),
+            Preconditioner::Gram => Ok(self),
+            Preconditioner::Diagonal => Err(Absent::Correlations),
         }
     }
 
-    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
-        self.sites_are_comparable()?;
-        super::sites::sites(task, self, releases).ok_or(NotTested::Diverged)?.agreement()
+    fn parted(&self) -> Option<&dyn Parted> {
+        Some(self)
+    }
+
+    fn comparable(&self) -> Result<&dyn Comparable, NotTested> {
+        match self.preconditioner {
+            Preconditioner::Gram => Ok(self),
+            Preconditioner::Diagonal => Err(NotTested::Update),
+        }
     }
 
     fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
@@ -533,16 +493,27 @@ impl UpdateRules for NaturalGradientSpec {
             Preconditioner::Diagonal => Err(Undividable::Correlations),
         }
     }
+}
 
-    fn released(&self) -> String {
-        let first = match self.preconditioner {
-            Preconditioner::Gram => " (at the first visit: of weighted products of its features)",
-            Preconditioner::Diagonal => "",
-        };
-        let scale = if self.scale_weights.is_some() { ", of how far labels are off, and of their number" } else { "" };
-        format!(
-            "at every visit one noised sum over the records, of residual times features and of curvature times squared features{scale}{first}"
-        )
+impl NoiseAware for NaturalGradientSpec {
+    fn posterior(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
+        super::noise_aware::posterior(task, self, history, None)
+    }
+}
+
+impl Parted for NaturalGradientSpec {
+    fn without(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
+        super::noise_aware::posterior(task, self, history, Some(part))
+    }
+
+    fn factor(&self, task: &Setting<'_>, history: &History, part: &Contribution) -> Option<Vec<f64>> {
+        NaturalGradientRule::new(task, *self).factor(history, part)
+    }
+}
+
+impl Comparable for NaturalGradientSpec {
+    fn agreement(&self, task: &Setting<'_>, releases: &SiteReleases<'_>) -> Result<Vec<Option<Compared>>, NotTested> {
+        super::sites::sites(task, self, releases).ok_or(NotTested::Diverged)?.agreement()
     }
 }
 

@@ -15,8 +15,8 @@ use dp_pvi_schema::EntryKind as Entry;
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use crate::methods::Setting;
-use crate::models::ModelSpec;
-use crate::models::expected::weighted_moments;
+use dp_pvi_models::ModelSpec;
+use dp_pvi_models::expected::weighted_moments;
 
 /// Standard deviation of the error of a correlation that nothing tells, and of one of a Gram matrix, which lacks the weights c.
 const WITHOUT_GRAM: f64 = 0.08;
@@ -248,7 +248,9 @@ mod tests {
 
     #[test]
     fn linear_regression_weighs_all_records_alike() {
-        use crate::models::{ModelSpec, linear_regression::LinearRegression, poisson_regression::PoissonRegression};
+        use dp_pvi_models::ModelSpec;
+        use dp_pvi_models::linear_regression::LinearRegression;
+        use dp_pvi_models::poisson_regression::PoissonRegression;
         let alike = |model: ModelSpec| model.rules().predictor().unwrap().has_constant_curvature();
         assert!(alike(LinearRegression { noise_sd: 3.0 }.into()) && !alike(PoissonRegression {}.into()));
     }

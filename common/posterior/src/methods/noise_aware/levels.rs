@@ -2,17 +2,17 @@
 //!
 //! Where nearly all records of a level have one label, their predictor moves far out, and their curvature towards 0. The last looks then hold next to nothing of the level's coefficient: taken with their
 //! curvature they allow whatever the prior does, though a coefficient near 0 would have had a large gradient there. The first looks, from where the curvature was another one, count for little.
-//! What all looks tell together is how many records the level has, and how many ones among them ([`level`](crate::models::level)): the density of what was found, for a predictor m of the level, multiplies the
+//! What all looks tell together is how many records the level has, and how many ones among them ([`level`](dp_pvi_models::level)): the density of what was found, for a predictor m of the level, multiplies the
 //! posterior of m, and what that does to its mean and variance is carried to all coefficients.
 //!
 //! Only levels are taken of which the looks tell less than a known prior does: the little that they do tell counts twice.
 
-use dp_pvi_expfam::any::{Gaussian, Standard};
+use dp_pvi_math::expfam::any::{Gaussian, Standard};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::looks::{Carried, Look, Looks};
-use crate::models::level::{Counts, LevelLook};
-use crate::models::predictor::{Predictor, Statistics};
+use dp_pvi_models::level::{Counts, LevelLook};
+use dp_pvi_models::predictor::{Predictor, Statistics};
 
 /// The records of a level.
 struct Level {
@@ -125,15 +125,15 @@ mod tests {
     use crate::methods::noise_aware::correlations::{Correlations, Products};
     use crate::methods::noise_aware::looks::{Carried, Look, Looks};
     use crate::methods::noise_aware::weighted::{Weighted, weight_within};
-    use crate::models::ModelSpec;
-    use crate::models::linear_regression::LinearRegression;
-    use crate::models::logistic_regression::LogisticRegression;
-    use crate::models::poisson_regression::PoissonRegression;
-    use crate::models::predictor::Predictor;
-    use crate::spec::Prior;
-    use dp_pvi_expfam::any::{Family, Gaussian};
-    use dp_pvi_expfam::gaussian::full::{svec, unsvec};
-    use dp_pvi_numerics::scales::Group;
+    use dp_pvi_math::expfam::any::{Family, Gaussian};
+    use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
+    use dp_pvi_math::scales::Group;
+    use dp_pvi_models::ModelSpec;
+    use dp_pvi_models::linear_regression::LinearRegression;
+    use dp_pvi_models::logistic_regression::LogisticRegression;
+    use dp_pvi_models::poisson_regression::PoissonRegression;
+    use dp_pvi_models::predictor::Predictor;
+    use dp_pvi_models::spec::Prior;
     use dp_pvi_schema::EntryKind as Entry;
     use nalgebra::{DMatrix, DVector};
 

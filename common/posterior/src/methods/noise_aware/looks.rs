@@ -7,7 +7,7 @@
 //! g̃ = Σ w_t g̃_t is the gradient at μ_r = Σ w_t μ_t, with noise of variance n = Σ w_t² v_t on every coordinate.
 //!
 //! At this point of reference an error of H = Σ w_t H̃_t, taken without negative eigenvalues, cancels: it acts on the distance θ − μ_r alone. The mean θ̄ is the mode (with learned scales a mean of modes)
-//! that [`uncertain_curvature`](crate::numerics::uncertain_curvature) finds: an error of H on a long way would leave a large residual, so that a small one says that
+//! that [`uncertain_curvature`](dp_pvi_math::uncertain_curvature) finds: an error of H on a long way would leave a large residual, so that a small one says that
 //! the way is short. S at a θ has the errors of H on the way to this θ, so that the mode is that of prior and density of what was released. The S of the precision is a mean over θ: it has the errors of H on
 //! what the posterior does not know of θ besides. Where these are more than [`MOST`] times the rest of S, −½ ln det S alone would draw the mode to μ_r: what is above is in both. No look has
 //! to be near the fixed point: where a run has not arrived, the released gradients carry it there.
@@ -20,13 +20,13 @@
 //! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
 //! **On the way.** Where [`Looks::on_the_way`] names the model, what gradients are expected to be for a θ, how they change with it and how they vary follow from the model, whose curvature changes
-//! between μ_t and θ ([`expected`](crate::models::expected)). What that moves the gradient by counts as wrong by [`BY_MODEL`] of itself.
+//! between μ_t and θ ([`expected`](dp_pvi_models::expected)). What that moves the gradient by counts as wrong by [`BY_MODEL`] of itself.
 //!
 //! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
 //! are nearly 0 acts on all coefficients. By how much those weights c change on the way from μ_r to θ̄ is in S where the precision is found.
 //!
 //! **Bounds.** Where E log p is replaced by a bound, the released curvature is that of the bound. H is then this times the model's
-//! [`information_share`](crate::models::predictor::Predictor::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
+//! [`information_share`](dp_pvi_models::predictor::Predictor::information_share), so that it is what the gradient changes by, and the covariance of the records' scores.
 //!
 //! **Mean field.** Only the diagonal of H is released; [`Correlations`] guesses the rest. The error of the guess counts beside that of the diagonal, and makes
 //! looks far from θ̄ count for less. The result has the marginal variances.
@@ -35,8 +35,8 @@
 //!
 //! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
-use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::correlations::Correlations;
@@ -45,12 +45,12 @@ use super::unweighted::unweighted;
 use super::weighted::Weighted;
 use super::{Posterior, signal_to_noise};
 use crate::methods::Setting;
-use crate::models::ModelSpec;
-use crate::models::expected::{Expected, Rows};
-use crate::models::predictor::Statistics;
-use crate::models::scaled::{Known, Scaled};
-use crate::numerics::uncertain_curvature::{error, error_along, without_negative_eigenvalues};
-use crate::spec::Prior;
+use dp_pvi_math::uncertain_curvature::{error, error_along, without_negative_eigenvalues};
+use dp_pvi_models::ModelSpec;
+use dp_pvi_models::expected::{Expected, Rows};
+use dp_pvi_models::predictor::Statistics;
+use dp_pvi_models::scaled::{Known, Scaled};
+use dp_pvi_models::spec::Prior;
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
@@ -111,7 +111,7 @@ pub(crate) struct Looks {
     pub(crate) correlations: Correlations,
     /// Where records are weighted.
     pub(crate) weighted: Option<Weighted>,
-    /// The model by which looks on the way are taken to where the way leads ([`expected`](crate::models::expected)).
+    /// The model by which looks on the way are taken to where the way leads ([`expected`](dp_pvi_models::expected)).
     pub(crate) on_the_way: Option<ModelSpec>,
     pub(crate) prior: Prior,
     /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.

@@ -7,9 +7,9 @@
 //! Λ_na = Λ0 + H (H + N)⁻¹ H,  h_na = h0 + H (H + N)⁻¹ h.
 //!
 //! This is Bayes' rule for a Gaussian likelihood with known H and Gaussian noise; without noise it is the plain posterior, and under
-//! much noise the prior. For an H that was released with noise see [`dp_pvi_numerics::uncertain_curvature`]. It is computed from public numbers only, so it costs no privacy.
+//! much noise the prior. For an H that was released with noise see [`dp_pvi_math::uncertain_curvature`]. It is computed from public numbers only, so it costs no privacy.
 //!
-//! `noise_aware::of_run` of `dp-pvi-reading` derives (h, H) and N from the public history of a run: every released sum had noise of known
+//! [`of_run`](crate::noise_aware::of_run) derives (h, H) and N from the public history of a run: every released sum had noise of known
 //! variance, and everything after a release is a public recursion. It never takes a run for one that has arrived: the released sums
 //! say where the fixed point is.
 //!
@@ -27,10 +27,10 @@ pub(crate) mod weighted;
 
 use serde::{Deserialize, Serialize};
 
-use crate::numerics::observation::Precision;
-use crate::numerics::scales::Spread;
+use dp_pvi_math::observation::Precision;
+use dp_pvi_math::scales::Spread;
 
-pub use crate::numerics::noisy_likelihood::{diagonal, full, statistic_variance};
+pub use dp_pvi_math::noisy_likelihood::{diagonal, full, statistic_variance};
 
 /// A round that was closed, as its public record tells it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

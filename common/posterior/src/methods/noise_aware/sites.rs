@@ -4,15 +4,15 @@
 //! sites' parts add up to the run's likelihood: λ_k = Σ_t w_t (g̃_kt + H̃_kt μ_t, H̃_kt). Two uses:
 //!
 //! * **Agreement**: gradient and curvature of a site at the run's posterior mean θ̄, with their noise, are the evidence that
-//!   [`agreement`](crate::numerics::agreement) tests. A gradient that bends on the way to θ̄ is uncertain by the site's share of what the posterior allows for it.
+//!   [`agreement`](dp_pvi_math::agreement) tests. A gradient that bends on the way to θ̄ is uncertain by the site's share of what the posterior allows for it.
 //! * **Without a site**: the noise-aware posterior of what the others showed. For a quadratic likelihood it is that of a run without the site, up to noise. Otherwise a
 //!   site that was different has drawn the points away from where the others lead. By how much the curvature changes with the distance was seen on the way of
 //!   the run, and a gradient that bends that much over the rest of the way is in the intervals.
 
 use std::collections::BTreeMap;
 
-use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::unsvec;
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::expfam::gaussian::full::unsvec;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::LARGEST;
@@ -22,8 +22,8 @@ use super::weighted::Weighted;
 use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
-use crate::models::ModelSpec;
-use crate::numerics::uncertain_curvature::{error, without_negative_eigenvalues};
+use dp_pvi_math::uncertain_curvature::{error, without_negative_eigenvalues};
+use dp_pvi_models::ModelSpec;
 
 /// Largest d: a matrix of this size is decomposed for every site.
 const LARGEST_OF_SITES: usize = LARGEST / 2;

@@ -16,7 +16,7 @@ use dp_pvi_schema::EntryKind as Entry;
 use nalgebra::{DMatrix, DVector};
 
 use super::correlations::{Correlations, Products};
-use crate::numerics::normal::log_cdf;
+use dp_pvi_math::normal::log_cdf;
 
 /// Standard deviation of the error of an entry that follows from a Gram matrix, over the entry.
 const WEIGHT: f64 = 0.5;

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{DMatrix, DVector};
 
 use super::{diagonal, full, signal_to_noise, statistic_variance};

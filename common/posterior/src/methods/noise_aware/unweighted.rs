@@ -1,10 +1,10 @@
-//! Moments of rows without the weights that a released curvature gives them, for what the model [expects](crate::models::expected) of looks.
+//! Moments of rows without the weights that a released curvature gives them, for what the model [expects](dp_pvi_models::expected) of looks.
 
 use nalgebra::{DMatrix, DVector};
 
 use super::correlations::Correlations;
-use crate::models::ModelSpec;
-use crate::models::expected::weighted_moments;
+use dp_pvi_models::ModelSpec;
+use dp_pvi_models::expected::weighted_moments;
 
 /// Passes in which moments are found whose weighted ones are known, and by how much an entry changes in one at most.
 const PASSES: usize = 12;
@@ -39,8 +39,8 @@ pub(super) fn unweighted(
 mod tests {
     use super::unweighted;
     use crate::methods::noise_aware::correlations::Correlations;
-    use crate::models::expected::weighted_moments;
-    use crate::models::logistic_regression::LogisticRegression;
+    use dp_pvi_models::expected::weighted_moments;
+    use dp_pvi_models::logistic_regression::LogisticRegression;
     use dp_pvi_schema::EntryKind as Entry;
     use nalgebra::DVector;
 

@@ -7,10 +7,10 @@ use dp_pvi_schema::EntryKind as Entry;
 use nalgebra::{DMatrix, DVector};
 
 use super::correlations::Correlations;
-use crate::models::ModelSpec;
-use crate::models::expected::expected_curvature;
-use crate::models::predictor::Statistics;
-use crate::numerics::expectation::expectation;
+use dp_pvi_math::expectation::expectation;
+use dp_pvi_models::ModelSpec;
+use dp_pvi_models::expected::expected_curvature;
+use dp_pvi_models::predictor::Statistics;
 
 /// κ is taken to be at least this.
 const LEAST_SHARE: f64 = 0.6;
@@ -119,7 +119,7 @@ impl Weighted {
 mod tests {
     use super::{Entry, Weighted};
     use crate::methods::noise_aware::correlations::Correlations;
-    use crate::models::logistic_regression::LogisticRegression;
+    use dp_pvi_models::logistic_regression::LogisticRegression;
     use nalgebra::{DMatrix, DVector};
 
     /// One category: rows of the reference (1, 0, 0), and of two levels with longer rows.

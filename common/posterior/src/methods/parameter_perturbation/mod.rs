@@ -10,8 +10,8 @@
 //! **Source**: Heikkilä et al. 2022
 
 use super::shards::{self, Combined, DefaultState, Factors, Protects, ShardCount, ShardTraits};
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, ShardMethod, UpdateKind};
+use dp_pvi_math::damping::Damping;
 
 pub(crate) const TRAITS: ShardTraits = ShardTraits {
     name: ENTRY.name,

@@ -10,18 +10,18 @@
 //!   from which both come back); then the prior factors, 3 numbers a weight (precision, shape, natural rate), and shape and rate of the
 //!   weights' precision. They are refined at every step.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec_times, unsvec};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec_times, unsvec};
 use nalgebra::{Cholesky, DVector};
 
-use crate::clipping::metric::Reference;
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{ClipTarget, PropagationSpec, Setting, VisitOrder};
-use crate::models::gaussian_mixture::MixtureShape;
-use crate::models::pbp_network::{Network, PriorFactors, Site};
-use crate::models::{MixtureForm, TiltedForm};
-use crate::numerics::floor::PrecisionFloor;
-use crate::numerics::start::standard_normal;
+use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_models::gaussian_mixture::MixtureShape;
+use dp_pvi_models::pbp_network::{Network, PriorFactors, Site};
+use dp_pvi_models::start::standard_normal;
+use dp_pvi_models::{MixtureForm, TiltedForm};
+use dp_pvi_privacy::clipping::metric::Reference;
 
 /// Shape and rate of γ before any record.
 pub const NOISE_PRIOR: (f64, f64) = (6.0, 6.0);

@@ -3,22 +3,21 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, SamplingRate, Terms};
-use dp_pvi_privacy::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use crate::clipping::blocks::block_scales;
-use crate::clipping::metric::ClipMetric;
 use crate::methods::check::requires_local_trust;
 use crate::methods::shards::too_few_sites;
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
 use crate::methods::{PropagationRule, Rule};
+use crate::methods::{Resolving, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec, VisitForm, Visits};
 use crate::methods::{Setting, SumSpec};
-use crate::models::TiltedForm;
-use crate::spec::TaskError;
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, require, requires_clip_norms};
-use crate::spec::words::Short;
+use dp_pvi_models::TiltedForm;
+use dp_pvi_models::spec::TaskError;
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_privacy::clipping::blocks::block_scales;
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 
 /// Numbers of expectation propagation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -227,10 +226,6 @@ impl PropagationSpec {
 }
 
 impl UpdateRules for PropagationSpec {
-    fn carries_offsets(&self) -> bool {
-        false
-    }
-
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         require(self.records >= 1, "records must be at least 1")?;
         require(self.visit_step > 0.0 && self.visit_step <= 1.0, "visit_step must be above 0 and at most 1")?;
@@ -253,7 +248,7 @@ impl UpdateRules for PropagationSpec {
              model that offers Predictor::tilted",
         )?;
         require(
-            task.approximation == crate::spec::Approximation::MeanField || !is_network,
+            task.approximation == dp_pvi_models::spec::Approximation::MeanField || !is_network,
             "this model has approximation = \"mean-field\" only",
         )?;
         let blocks = self.blocks(task).len();
@@ -298,69 +293,45 @@ impl UpdateRules for PropagationSpec {
             require(self.sampling_rate.numerator() == SamplingRate::DENOMINATOR, "sampling_rate belongs to a run with epsilon")?;
         }
         require(
-            task.approximation == crate::spec::Approximation::MeanField || self.step_precision == 0.0,
+            task.approximation == dp_pvi_models::spec::Approximation::MeanField || self.step_precision == 0.0,
             "step_precision needs approximation = \"mean-field\"",
         )
     }
 
-    fn sum(&self, task: &Setting<'_>, _visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.sum_of(task)
-    }
-
-    fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.mechanism(task)?.map_or(DpEvent::NonPrivate, |mechanism| mechanism.event()))
-    }
-
-    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(match self.mechanism(task)? {
-            Some(mechanism) => MessageForm::of_sum(&mechanism),
-            None => MessageForm { kind: PayloadKind::Values, coordinates: task.family().len() as u64 },
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
+        Box::new(|_| match self.sum_of(task)? {
+            Some(sum) => VisitForm::of_sum(sum, task),
+            None => Ok(VisitForm::of_values(DpEvent::NonPrivate, task.family_len())),
         })
     }
 
     /// One term a record, or one for a whole site.
-    fn most_terms(&self, units: u64) -> u64 {
-        if self.site_passes.is_some() { 1 } else { units }
+    fn traits(&self) -> Traits {
+        Traits {
+            terms: self.site_passes.map(|_| 1),
+            is_private: self.noise_multiplier.is_some(),
+            protects_sites: self.site_passes.is_some(),
+            carries_offsets: false,
+            ..Traits::of_passes(self.site_passes.unwrap_or(1))
+        }
     }
 
-    fn passes(&self) -> u32 {
-        self.site_passes.unwrap_or(1)
-    }
-
-    /// With a network's weights come three numbers each of their priors and two of the priors' own prior.
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
+    /// With a network's weights come three numbers each of their priors and two of the priors' own prior. A site keeps one factor a unit; the number of
+    /// units is the site's own affair.
+    fn state(&self, task: &Setting<'_>) -> StateForm {
         let more = match task.model.rules().tilted() {
             Some(TiltedForm::Network { .. }) => 3 * u64::from(task.dimension).saturating_sub(1) + 2,
             _ => 0,
         };
-        task.family_len() + more
-    }
-
-    /// One factor a unit; the number of units is the site's own affair.
-    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm {
-        match self.factors {
+        let site = match self.factors {
             FactorOwner::Shared => SiteStateForm::None,
             FactorOwner::Record => SiteStateForm::Private(task.family().len()),
-        }
+        };
+        StateForm { len: task.family_len() + more, site }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
         Box::new(PropagationRule::new(task, self.clone()))
-    }
-
-    fn is_private(&self) -> bool {
-        self.noise_multiplier.is_some()
-    }
-
-    fn protects_sites(&self) -> bool {
-        self.site_passes.is_some()
-    }
-
-    fn warnings(&self, task: &Setting<'_>) -> Vec<String> {
-        match (self.noise_multiplier, self.site_passes) {
-            (Some(noise), Some(_)) => too_few_sites(self.records, noise, task).into_iter().collect(),
-            _ => Vec::new(),
-        }
     }
 
     fn released(&self) -> String {
@@ -369,6 +340,13 @@ impl UpdateRules for PropagationSpec {
             (None, None) => "at every visit the sum over the records of the change of each record's factor, without noise".to_owned(),
             (Some(_), Some(_)) => "at every visit the clipped change of the whole site's factor, with noise".to_owned(),
             (None, Some(_)) => "at every visit the change of the whole site's factor, without noise".to_owned(),
+        }
+    }
+
+    fn warnings(&self, task: &Setting<'_>) -> Vec<String> {
+        match (self.noise_multiplier, self.site_passes) {
+            (Some(noise), Some(_)) => too_few_sites(self.records, noise, task).into_iter().collect(),
+            _ => Vec::new(),
         }
     }
 }

@@ -4,11 +4,11 @@
 //! A step whose precision stays above the floor costs one Cholesky factorisation of the packed difference Λ − Λ0 and no copy beside it.
 //! Eigenvalues are computed only where something is below.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::svec_times;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::svec_times;
 
 use crate::methods::{Arrived, Rule, Setting, Step};
-use crate::numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
 
 /// The rule of one task: prior, family, floor, and ρ of every visit.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,6 @@
 use std::fmt::{Display, Formatter};
 
 use dp_pvi_accounting::DpEvent;
-use dp_pvi_privacy::PayloadKind;
 use serde::Deserialize;
 
 use crate::methods::agreement::SiteReleases;
@@ -12,9 +11,9 @@ use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::Absent;
 use crate::methods::scaled::{ScaledRule, learned};
 use crate::methods::with_scale::WithScale;
-use crate::methods::{MessageForm, PviRule, Resolving, Rule, Setting, SiteStateForm, UpdateRules, UpdateSpec};
-use crate::spec::TaskError;
-use crate::spec::check::{invalid, require};
+use crate::methods::{PviRule, Resolving, Rule, Setting, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec, VisitForm, Visits};
+use dp_pvi_models::spec::TaskError;
+use dp_pvi_models::spec::check::{invalid, require};
 
 pub(crate) struct Pvi;
 
@@ -40,25 +39,26 @@ impl UpdateRules for Pvi {
         require(task.privacy.epsilon.is_none(), "update = \"pvi\" protects nothing: remove epsilon, or use update = \"dp-optimisation\"")
     }
 
-    fn event(&self, _task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(DpEvent::NonPrivate)
-    }
-
-    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm { kind: PayloadKind::Values, coordinates: (task.family().len() + task.scale_numbers()) as u64 })
-    }
-
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
-        task.family_len() + task.scale_numbers() as u64 + learned(task)
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
+        let coordinates = task.family_len() + task.scale_numbers() as u64;
+        Box::new(move |_| Ok(VisitForm::of_values(DpEvent::NonPrivate, coordinates)))
     }
 
     /// The local optimum has its own bound on iterations.
-    fn passes(&self) -> u32 {
-        1
+    fn traits(&self) -> Traits {
+        Traits {
+            is_private: false,
+            is_asynchronous: true,
+            learns_scales: true,
+            learns_noise_scale: true,
+            carries_site_effects: true,
+            ..Traits::of_passes(1)
+        }
     }
 
-    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::Public(task.family().len() + task.scale_numbers())
+    fn state(&self, task: &Setting<'_>) -> StateForm {
+        let site = SiteStateForm::Public(task.family().len() + task.scale_numbers());
+        StateForm { len: task.family_len() + task.scale_numbers() as u64 + learned(task), site }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
@@ -73,32 +73,12 @@ impl UpdateRules for Pvi {
         ScaledRule::over(Box::new(over), task, None)
     }
 
-    fn learns_noise_scale(&self) -> bool {
-        true
-    }
-
-    fn learns_scales(&self) -> bool {
-        true
-    }
-
-    fn carries_site_effects(&self) -> bool {
-        true
-    }
-
-    fn is_private(&self) -> bool {
-        false
+    fn released(&self) -> String {
+        "at every visit the exact change of the natural parameters, computed from the records without noise".to_owned()
     }
 
     fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
         of_factor(task, releases, site, Absent::NoNoise)
-    }
-
-    fn is_asynchronous(&self) -> bool {
-        true
-    }
-
-    fn released(&self) -> String {
-        "at every visit the exact change of the natural parameters, computed from the records without noise".to_owned()
     }
 }
 

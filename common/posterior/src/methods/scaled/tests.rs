@@ -1,7 +1,7 @@
 use super::learned;
 use crate::methods::Arrived;
 use crate::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 
 const SCHEMA: &str = "version = 2\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n";
 
@@ -26,7 +26,7 @@ fn the_prior_in_lambda_is_that_of_the_learned_scale() {
         let len = family.len();
         let mut added = vec![0.0; len];
         let mut state = rule.initial();
-        assert_eq!((state.len() as u64, learned(&task.setting())), (task.update.rules().state_len(&task.setting()), 1));
+        assert_eq!((state.len() as u64, learned(&task.setting())), (task.update.rules().state(&task.setting()).len, 1));
         for visit in 0..3_u32 {
             let mut sum = vec![0.0; len];
             (sum[0], sum[2], sum[family.dimension()]) = (1.0, 3.0, 2.0);

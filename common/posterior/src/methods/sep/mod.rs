@@ -10,9 +10,9 @@
 //! **Source**: Li et al. 2015; Vinaroz and Park 2022 (with protection); Hernández-Lobato and Adams 2015 (networks).
 
 use super::{FactorOwner, Resolving, UpdateSpec, propagation};
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
-use crate::spec::TaskError;
+use dp_pvi_math::damping::Damping;
+use dp_pvi_models::spec::TaskError;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

@@ -8,11 +8,11 @@
 //! running mean at first. A precision that crept up by ρ from the prior's would lag behind and let the first steps overshoot by 1/ρ. The
 //! excess over ρ belongs to no site either; the next message takes λ as it is, so no factor has to know of it.
 
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
 
-use crate::clipping::metric::{Reference, times_mean};
 use crate::methods::{Arrived, PviRule, Rule, Step};
 use crate::methods::{FactorState, Setting, ShardSpec};
+use dp_pvi_privacy::clipping::metric::{Reference, times_mean};
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +46,7 @@ impl Coding {
     pub fn encode(&self, change: &[f64], lambda: &Gaussian) -> Vec<f64> {
         let mut message = self.spec.clip_metric.encode(self.family, change, &self.reference(lambda));
         let bounds: Vec<_> = self.blocks.iter().zip(&self.spec.clip_norms).map(|(&(len, _), &bound)| (len, bound)).collect();
-        crate::clipping::metric::clip_blocks(&mut message, &bounds);
+        dp_pvi_privacy::clipping::metric::clip_blocks(&mut message, &bounds);
         self.scale(&mut message, |value, scale| value / scale);
         message
     }

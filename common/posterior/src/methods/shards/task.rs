@@ -2,20 +2,20 @@
 
 use std::fmt::{Display, Formatter};
 
-use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, PrivacyUnit, Terms};
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, PrivacyUnit, Terms};
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use crate::clipping::blocks::block_scales;
-use crate::clipping::metric::ClipMetric;
 use crate::methods::check::requires_epsilon;
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec};
+use crate::methods::{Resolving, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec, VisitForm, Visits};
 use crate::methods::{Rule, ShardRule};
 use crate::methods::{Setting, SumSpec};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, TaskError, Trust};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, TaskError, Trust};
+use dp_pvi_privacy::clipping::blocks::block_scales;
+use dp_pvi_privacy::clipping::metric::ClipMetric;
 
 /// Numbers of an update over shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -352,47 +352,36 @@ impl UpdateRules for ShardSpec {
         )
     }
 
-    fn event(&self, task: &Setting<'_>, _visit: u32) -> Result<DpEvent, TaskError> {
-        Ok(self.mechanism(task)?.event())
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
+        Box::new(|_| VisitForm::of_sum(self.release(task)?, task))
     }
 
-    fn sum(&self, task: &Setting<'_>, _visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        self.release(task).map(Some)
+    /// A fit and one term of every shard, however many units are in it.
+    fn traits(&self) -> Traits {
+        Traits {
+            terms: Some(self.shards.into()),
+            protects_sites: self.method.protects_sites(),
+            cuts_by_position: (self.method.has_shards() && self.shards > 1).then(|| self.method.name()),
+            ..Traits::of_passes(self.shards)
+        }
     }
 
-    fn message(&self, task: &Setting<'_>, _visit: u32) -> Result<MessageForm, TaskError> {
-        Ok(MessageForm::of_sum(&self.mechanism(task)?))
-    }
-
-    /// One term a shard, however many units are in it.
-    fn most_terms(&self, _units: u64) -> u64 {
-        self.shards.into()
-    }
-
-    /// A fit of every shard.
-    fn passes(&self) -> u32 {
-        self.shards
-    }
-
-    fn site_state(&self, task: &Setting<'_>) -> SiteStateForm {
+    fn state(&self, task: &Setting<'_>) -> StateForm {
         let len = task.family().len();
-        match self.state {
+        let site = match self.state {
             FactorState::Released => SiteStateForm::Public(len),
             FactorState::Tied => SiteStateForm::None,
             FactorState::PrivateClean => SiteStateForm::Private(len * self.factors() as usize),
-        }
+        };
+        StateForm { len: task.family_len(), site }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
         Box::new(ShardRule::new(task, self.clone()))
     }
 
-    fn cuts_by_position(&self) -> Option<&'static str> {
-        (self.method.has_shards() && self.shards > 1).then(|| self.method.name())
-    }
-
-    fn protects_sites(&self) -> bool {
-        self.method.protects_sites()
+    fn released(&self) -> String {
+        format!("at every visit {}", self.method.traits().released)
     }
 
     fn warnings(&self, task: &Setting<'_>) -> Vec<String> {
@@ -400,10 +389,6 @@ impl UpdateRules for ShardSpec {
             Protects::Site => too_few_sites(u64::from(self.sites), self.noise_multiplier, task).into_iter().collect(),
             Protects::Units => Vec::new(),
         }
-    }
-
-    fn released(&self) -> String {
-        format!("at every visit {}", self.method.traits().released)
     }
 }
 

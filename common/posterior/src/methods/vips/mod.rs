@@ -24,8 +24,8 @@ pub use rule::VipsRule;
 use task::resolve;
 pub use task::{Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, LinearNoiseSpec, PolyaGammaSpec, StatisticsSpec, VipsSpec};
 
-use crate::methods::schedule::Damping;
 use crate::methods::{MethodEntry, UpdateKind};
+use dp_pvi_math::damping::Damping;
 
 /// The registry's line.
 pub(crate) const ENTRY: MethodEntry = MethodEntry {

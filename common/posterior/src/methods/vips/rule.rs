@@ -15,18 +15,18 @@ mod images;
 mod linear;
 
 use dp_pvi_accounting::ClipNorm;
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec_times, triangle};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec_times, triangle};
 
 use self::documents::Documents;
 use self::images::Images;
 use self::linear::Linear;
 use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{Intervals, PolyaGammaSpec, Setting, StatisticsSpec, VipsSpec};
-use crate::models::StatisticsForm;
-use crate::models::latent_dirichlet::{LdaError, Topics};
-use crate::numerics::polya_gamma::{m_step, noise_aware_posterior, raise_to};
-use crate::spec::GatheredNoise;
+use dp_pvi_math::polya_gamma::{m_step, noise_aware_posterior, raise_to};
+use dp_pvi_models::StatisticsForm;
+use dp_pvi_models::latent_dirichlet::{LdaError, Topics};
+use dp_pvi_models::spec::GatheredNoise;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]

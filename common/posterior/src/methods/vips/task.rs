@@ -9,11 +9,10 @@ mod logistic;
 mod tests;
 
 use std::fmt::{Display, Formatter};
-use std::ops::Range;
 
-use dp_pvi_accounting::{ClipNorm, DpEvent, NoiseMultiplier, SamplingRate, Terms};
-use dp_pvi_expfam::gaussian::full::triangle;
-use dp_pvi_privacy::PayloadKind;
+use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
+use dp_pvi_math::expfam::gaussian::full::triangle;
+use dp_pvi_names::PayloadKind;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
@@ -26,14 +25,14 @@ use crate::methods::SumSpec;
 use crate::methods::check::requires_epsilon;
 use crate::methods::noise_aware::{Absent, ClosedRound, History, Posterior};
 use crate::methods::setting::triangle_numbers;
-use crate::methods::{MessageForm, Resolving, SiteStateForm, UpdateRules, UpdateSpec, VisitForm};
+use crate::methods::{MessageForm, NoiseAware, Resolving, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec, VisitForm, Visits};
 use crate::methods::{Rule, VipsRule};
-use crate::models::StatisticsForm;
-use crate::models::sigmoid_belief::{BLOCKS, Shape};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, require, requires_clip_norms};
-use crate::spec::words::Short;
-use crate::spec::{Approximation, ScheduleSpec, TaskError};
+use dp_pvi_models::StatisticsForm;
+use dp_pvi_models::sigmoid_belief::{BLOCKS, Shape};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, require, requires_clip_norms};
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError};
 
 /// Numbers of perturbed expected sufficient statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -93,7 +92,7 @@ pub struct DocumentsSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Counts {
-    /// Expectations given the noise ([`crate::models::latent_dirichlet::denoise`]). The first visit also releases the totals of words, which no later visit
+    /// Expectations given the noise ([`dp_pvi_models::latent_dirichlet::denoise`]). The first visit also releases the totals of words, which no later visit
     /// can change.
     Expected {
         /// Share of the budget of these totals.
@@ -205,7 +204,7 @@ impl Raw {
             None => {
                 return invalid(
                     "update = \"vips\" needs a model with expected sufficient statistics: logistic-regression, linear-regression, \
-                     latent-dirichlet or sigmoid-belief",
+                     latent-dirichlet, sigmoid-belief, or a model that offers Predictor::expected_statistics",
                 );
             }
         };
@@ -263,8 +262,8 @@ impl Raw {
         let clip = match self.documents {
             Some(units) => Clip::Learned {
                 units,
-                target: self.clip_target.unwrap_or(crate::clipping::adaptive::TARGET),
-                rate: self.clip_rate.unwrap_or(crate::clipping::adaptive::RATE),
+                target: self.clip_target.unwrap_or(dp_pvi_privacy::clipping::adaptive::TARGET),
+                rate: self.clip_rate.unwrap_or(dp_pvi_privacy::clipping::adaptive::RATE),
                 weight: INDICATOR_WEIGHT,
             },
             None if self.clip_target.is_some() || self.clip_rate.is_some() => {
@@ -436,10 +435,6 @@ impl Clip {
 }
 
 impl UpdateRules for VipsSpec {
-    fn carries_offsets(&self) -> bool {
-        false
-    }
-
     fn check(&self, task: &Setting<'_>) -> Result<(), TaskError> {
         requires_epsilon(task, "vips")?;
         require(
@@ -456,59 +451,29 @@ impl UpdateRules for VipsSpec {
         }
     }
 
-    fn sum(&self, task: &Setting<'_>, visit: u32) -> Result<Option<SumSpec>, TaskError> {
-        match self.batches(task, visit)? {
-            Some(_) => Ok(None),
-            None => self.sum_of(task, visit, &self.shares(visit, task.visits())).map(Some),
-        }
-    }
-
-    fn event(&self, task: &Setting<'_>, visit: u32) -> Result<DpEvent, TaskError> {
-        match self.batches(task, visit)? {
-            Some(batches) => Ok(batches.event()),
-            None => Ok(self.mechanism(task, visit)?.event()),
-        }
-    }
-
-    fn message(&self, task: &Setting<'_>, visit: u32) -> Result<MessageForm, TaskError> {
-        match self.batches(task, visit)? {
-            Some(batches) => {
-                Ok(MessageForm { kind: PayloadKind::Lattice { exponent: batches.exponent() }, coordinates: batches.dimension().into() })
-            }
-            None => Ok(MessageForm::of_sum(&self.mechanism(task, visit)?)),
-        }
-    }
-
-    fn each_visit(
-        &self,
-        task: &Setting<'_>,
-        visits: Range<u32>,
-        take: &mut dyn FnMut(VisitForm) -> Result<(), TaskError>,
-    ) -> Result<(), TaskError> {
+    fn visits<'a>(&'a self, task: &'a Setting<'_>) -> Visits<'a> {
         let total = self.total_growth(task.visits());
-        visits.into_iter().try_for_each(|visit| {
-            if visit >= task.visits() || self.batches(task, visit)?.is_some() {
-                return take(VisitForm {
-                    event: self.event(task, visit)?,
-                    message: self.message(task, visit)?,
-                    sum: self.sum(task, visit)?,
-                });
+        Box::new(move |visit| {
+            if let Some(batches) = self.batches(task, visit)? {
+                let kind = PayloadKind::Lattice { exponent: batches.exponent() };
+                let message = MessageForm { kind, coordinates: batches.dimension().into() };
+                return Ok(VisitForm { event: batches.event(), message, sum: None });
             }
-            let sum = self.sum_of(task, visit, &self.shares_of(visit, total))?;
-            let mechanism = sum.mechanism(task)?;
-            take(VisitForm { event: mechanism.event(), message: MessageForm::of_sum(&mechanism), sum: Some(sum) })
+            let shares = if visit < task.visits() { self.shares_of(visit, total) } else { self.shares(visit, task.visits()) };
+            VisitForm::of_sum(self.sum_of(task, visit, &shares)?, task)
         })
     }
 
-    fn passes(&self) -> u32 {
-        match self.statistics {
+    fn traits(&self) -> Traits {
+        let passes = match self.statistics {
             StatisticsSpec::PolyaGamma(_) | StatisticsSpec::LinearNoise(_) => 1,
             StatisticsSpec::Documents(DocumentsSpec { sweeps, .. }) | StatisticsSpec::Images(ImagesSpec { sweeps, .. }) => sweeps,
-        }
+        };
+        Traits { carries_offsets: false, ..Traits::of_passes(passes) }
     }
 
     /// Behind λ: what the statistics' own rule keeps.
-    fn state_len(&self, task: &Setting<'_>) -> u64 {
+    fn state(&self, task: &Setting<'_>) -> StateForm {
         let d = u64::from(task.dimension);
         let more = match self.statistics {
             // The first statistic, the matrix, the prior's precision.
@@ -522,37 +487,11 @@ impl UpdateRules for VipsSpec {
             },
             StatisticsSpec::Images(spec) => image_shape(task).map_or(0, |shape| spec.state_len(task, &shape)),
         };
-        task.family_len() + more
-    }
-
-    fn site_state(&self, _task: &Setting<'_>) -> SiteStateForm {
-        SiteStateForm::None
+        StateForm { len: task.family_len() + more, site: SiteStateForm::None }
     }
 
     fn rule(&self, task: &Setting<'_>) -> Box<dyn Rule> {
         Box::new(VipsRule::new(task, *self))
-    }
-
-    fn learned_noise(&self, state: &[f64]) -> Option<f64> {
-        self.noise_sd(state)
-    }
-
-    fn noise_is_known(&self) -> Result<(), Absent> {
-        let intervals = match &self.statistics {
-            StatisticsSpec::PolyaGamma(spec) => spec.intervals,
-            StatisticsSpec::LinearNoise(spec) => spec.intervals,
-            StatisticsSpec::Documents(_) | StatisticsSpec::Images(_) => Intervals::Naive,
-        };
-        match intervals {
-            Intervals::NoiseAware => Ok(()),
-            Intervals::Naive => Err(Absent::Unknown),
-        }
-    }
-
-    /// The last visit makes the posterior noise-aware; there is no other one.
-    fn noise_aware(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
-        let last = |round: &ClosedRound| round.visit + 1 >= task.visits() && !round.included.is_empty();
-        Err(if history.rounds.iter().any(last) { Absent::Included } else { Absent::Stopped })
     }
 
     fn released(&self) -> String {
@@ -570,6 +509,30 @@ impl UpdateRules for VipsSpec {
             }
         }
         .to_owned()
+    }
+
+    fn learned_noise(&self, state: &[f64]) -> Option<f64> {
+        self.noise_sd(state)
+    }
+
+    fn noise_aware(&self) -> Result<&dyn NoiseAware, Absent> {
+        let intervals = match &self.statistics {
+            StatisticsSpec::PolyaGamma(spec) => spec.intervals,
+            StatisticsSpec::LinearNoise(spec) => spec.intervals,
+            StatisticsSpec::Documents(_) | StatisticsSpec::Images(_) => Intervals::Naive,
+        };
+        match intervals {
+            Intervals::NoiseAware => Ok(self),
+            Intervals::Naive => Err(Absent::Unknown),
+        }
+    }
+}
+
+/// The last visit makes the posterior noise-aware; there is no other one.
+impl NoiseAware for VipsSpec {
+    fn posterior(&self, task: &Setting<'_>, history: &History) -> Result<Posterior, Absent> {
+        let last = |round: &ClosedRound| round.visit + 1 >= task.visits() && !round.included.is_empty();
+        Err(if history.rounds.iter().any(last) { Absent::Included } else { Absent::Stopped })
     }
 }
 

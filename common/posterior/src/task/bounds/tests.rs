@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::super::tests::{CONTEXT, NUMERIC_LABEL, SCHEMA};
-use crate::models::gaussian_mixture::GaussianMixture;
-use crate::models::neural_network::NeuralNetworkSpec;
+use dp_pvi_models::gaussian_mixture::GaussianMixture;
+use dp_pvi_models::neural_network::NeuralNetworkSpec;
 
 use super::super::{DpEmSpec, ModelSpec, RawTask, ResolvedTask, ScheduleSpec, StatisticsSpec, UpdateSpec};
 

@@ -11,8 +11,8 @@ use super::*;
 use crate::ledger::Permit;
 use crate::noise::NoRandomness;
 use crate::shards::{PermitScope, ShardSalt};
-use crate::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_accounting::{PrivacyUnit, Relation};
+use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_unsealed::Sealed;
 
 const D: usize = 4;

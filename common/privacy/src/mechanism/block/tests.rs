@@ -83,7 +83,7 @@ fn what_is_too_large_is_above_every_bound() {
     }
     // A norm that vanishes in floating point does not let a long term through.
     let (mut block, mut sums) = (Block::default(), [0; DIMENSION]);
-    let tiny = Clipping { clip: 1e-200, per_step: 2f64.powi(684), bound_squared: 1 << 40 };
+    let tiny = Clipping { clip: 1e-200, per_step: 2f64.powi(684), bound_squared: 1 << 40, cells: None };
     block.term().add(3, 1e-170);
     block.push(0, &mut sums, &tiny, None);
     block.add(&mut sums, &tiny, None);
@@ -171,7 +171,7 @@ fn unit(seed: u32) -> Vec<(u32, f64)> {
 }
 
 fn clipping() -> Clipping {
-    Clipping { clip: 2.25, per_step: 2f64.powi(17), bound_squared: 86_973_087_744 }
+    Clipping { clip: 2.25, per_step: 2f64.powi(17), bound_squared: 86_973_087_744, cells: None }
 }
 
 /// Sums and terms of these units, in blocks.

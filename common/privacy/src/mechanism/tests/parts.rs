@@ -69,7 +69,7 @@ fn elsewhere(mechanism: &LatticeSum, count: usize, executors: Executors) -> Resu
 
 #[test]
 fn parts_give_the_bits_of_one_process_for_any_number_of_them() {
-    for mechanism in [sum(3, 1.0, 2.0, None), sum(3, 1.0, 2.0, None).on(vec![0, 2]).unwrap()] {
+    for mechanism in [sum(3, 1.0, 2.0, None), sum(3, 1.0, 2.0, None).on(vec![0, 2]).unwrap(), cells(1)] {
         let here = release(&mechanism, &rows(1000), 3);
         // The premise: the sum is more than its noise.
         assert_ne!(here, release(&mechanism, &rows(999), 3));
@@ -79,6 +79,32 @@ fn parts_give_the_bits_of_one_process_for_any_number_of_them() {
     }
     let mechanism = sum(3, 1.0, 2.0, None);
     assert_eq!(elsewhere(&mechanism, 0, executors(&mechanism, 0, 1)).unwrap(), release(&mechanism, &[], 3), "no units, no parts");
+}
+
+fn cells(cells: u32) -> LatticeSum {
+    let (clip, noise) = (ClipNorm::new(1.0).unwrap(), NoiseMultiplier::new(2.0).unwrap());
+    LatticeSum::new(3, clip, noise, None, Terms::Cells { cells }, LatticePath::Term).unwrap()
+}
+
+/// Executors that would check terms by another rule than the head's event says do not answer.
+#[test]
+fn a_part_is_checked_by_the_rule_that_the_head_asks_for() {
+    struct Asks(Arc<Mutex<Vec<u8>>>);
+    impl Ask for Asks {
+        fn ask(&self, question: &[u8]) -> Result<Vec<Vec<u8>>, NoSum> {
+            *self.0.lock().unwrap() = question.to_vec();
+            Err(NoSum::Unanswered)
+        }
+    }
+    let (units, three) = (sum(3, 1.0, 2.0, None), [cells(0), cells(1), cells(2)]);
+    for (mine, asked) in three.iter().chain([&units]).flat_map(|mine| three.iter().chain([&units]).map(move |asked| (mine, asked))) {
+        let question: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let away: Units<Rows> = Units::elsewhere(Elsewhere::new(1, Hash::default(), key(1), Box::new(Asks(Arc::clone(&question)))));
+        assert!(asked.release_sum(&away, &Argument::nothing(), entries, permit(asked), &Seeded(3)).is_err());
+        let question = Question::open(&question.lock().unwrap(), &key(1)).unwrap();
+        let part = Part::new(&SumMechanism::Local(mine.clone()), &question);
+        assert_eq!(part.err(), (mine != asked).then_some(NotAsked::OtherSum));
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use std::time::Duration;
 
-use dp_pvi_privacy::{Hash, ReleaseId};
+use dp_pvi_names::{Hash, ReleaseId};
 
 use super::*;
 use crate::coordinator::{Coordinator, Heeded, Record, Stage};
@@ -365,7 +365,7 @@ fn a_lattice_vector_without_a_bound_is_rejected() {
     // A round that is not there, a site of which nothing is known, and one that declared nothing.
     assert_eq!(desk.coordinator.bound(&client("a"), &update(7, Hash::default())), Err(Rejected::UnknownRound));
     assert!(matches!(desk.coordinator.bound(&client("x"), &honest), Err(Rejected::Unbounded(_))));
-    let values = Update { kind: dp_pvi_privacy::PayloadKind::Values, ..honest };
+    let values = Update { kind: dp_pvi_names::PayloadKind::Values, ..honest };
     assert_eq!(desk.coordinator.bound(&client("a"), &values), Ok(None));
 }
 

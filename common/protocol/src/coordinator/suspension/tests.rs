@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 use std::time::Duration;
 
+use dp_pvi_names::{Hash, ReleaseId};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::{Hash, ReleaseId};
 
 use super::*;
 use crate::coordinator::Stage;

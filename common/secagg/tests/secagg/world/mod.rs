@@ -6,13 +6,12 @@ use std::sync::Arc;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, Delta, Epsilon, NoiseMultiplier, PrivacyUnit, Relation, Terms};
+use dp_pvi_names::{ClientId, Hash, LatticeVector, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::memory::MemoryStore as LedgerStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::{NoiseShare, ReleaseError, ShareSum, Summation, Summed};
 use dp_pvi_privacy::noise::NoRandomness;
-use dp_pvi_privacy::{
-    Argument, ClientId, Hash, LatticeVector, Ledger, NoiseSource, Purpose, ReleaseId, RunId, StepPermit, UnitTable, Units,
-};
+use dp_pvi_privacy::{Argument, Ledger, NoiseSource, Purpose, StepPermit, UnitTable, Units};
 use dp_pvi_secagg::charter::{Charter, CharterBody, Floors, Member, Parties, SignedCharter};
 use dp_pvi_secagg::client::{Client, Idle, Outgoing, Sent};
 use dp_pvi_secagg::header::{ProposedHeader, RoundHeader, SignedHeader};

@@ -13,7 +13,10 @@ const USAGE: &str = "usage: dp-pvi-verify FILE [TRANSCRIPT], FILE being a certif
 
 /// A text of which whatever could be seen otherwise than it is stands as an escape.
 fn visible(text: &str) -> String {
-    let plain = |c: char| matches!(c, ' '..='~') || c.is_alphanumeric() && !matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}');
+    let plain = |c: char| {
+        matches!(c, ' '..='~')
+            || c.is_alphanumeric() && !matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{13441}' | '\u{13442}')
+    };
     let escaped = |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
     text.chars().map(|c| if plain(c) { c.to_string() } else { escaped(c) }).collect()
 }
@@ -46,8 +49,10 @@ fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unprove
         }
         None => format!("not checked without a transcript: the number of the run (the file says {run}) and of rounds, which sites took part, their visits"),
     });
-    let ledgers =
-        witnesses.iter().flatten().map(|(site, row, key)| format!("{} signed that its ledger ended at row {row}: key {key}", shown(site)));
+    let ledgers = witnesses
+        .iter()
+        .flatten()
+        .map(|(site, row, key)| format!("key {key} signed that the ledger of {} ended at row {row}", shown(site)));
     lines.extend(ledgers);
     lines.push("not checked: that this is the task that your site approved (compare its hash with `dp-pvi-client ledger export`)\nnot checked: everything else in the file".to_owned());
     Ok(lines)
@@ -58,7 +63,6 @@ fn main() -> ExitCode {
     let read = |file: &std::ffi::OsString| std::fs::read(file).map_err(|error| format!("{}: {error} ({USAGE})", file.display()));
     let files = match arguments.as_slice() {
         [] => Err(USAGE.to_owned()),
-        [one] if one == "--help" => Err(USAGE.to_owned()),
         [file] => read(file).map(|file| (file, None)),
         [file, transcript] => read(file).and_then(|file| Ok((file, Some(read(transcript)?)))),
         _ => Err(USAGE.to_owned()),

@@ -1,5 +1,5 @@
 //! Bayesian logistic regression with Pólya–Gamma augmentation: E-step statistics of a record; M-step and noise are
-//! [`dp_pvi_posterior::numerics::polya_gamma`].
+//! [`dp_pvi_math::polya_gamma`].
 //!
 //! Statistics: x(y−½), which does not depend on the posterior and is released in the first round only, or x(y − ½ − E ω xᵀμ), the same about
 //! the posterior's mean μ, in every round; and svec E ω xxᵀ with E ω = tanh(c/2)/(2c), c² = xᵀ(Σ + μμᵀ)x.
@@ -12,9 +12,9 @@
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss)]
 mod tests;
 
-use dp_pvi_expfam::any::Gaussian;
-use dp_pvi_expfam::gaussian::full::triangle;
-use dp_pvi_posterior::numerics::polya_gamma::{bound, mean, sensitivities, tilt};
+use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::expfam::gaussian::full::triangle;
+use dp_pvi_math::polya_gamma::{bound, mean, sensitivities, tilt};
 use dp_pvi_privacy::mechanism::Term;
 
 use crate::capabilities::statistics::{ExpectedStatistics, add_outer};

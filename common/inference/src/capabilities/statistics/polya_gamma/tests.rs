@@ -1,8 +1,8 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use dp_pvi_expfam::any::{Family, Gaussian, Standard};
-use dp_pvi_expfam::gaussian::full::{svec, triangle};
-use dp_pvi_posterior::numerics::polya_gamma::{m_step, mean};
+use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
+use dp_pvi_math::expfam::gaussian::full::{svec, triangle};
+use dp_pvi_math::polya_gamma::{m_step, mean};
 use dp_pvi_privacy::mechanism::Term;
 use nalgebra::{DMatrix, DVector};
 

@@ -3,11 +3,11 @@
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
-use dp_pvi_expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::observation::Precision;
 use dp_pvi_models::predictor::Predictor;
+use dp_pvi_models::robust_regression::{RobustRegression, Student};
 use dp_pvi_posterior::methods::Arrived;
-use dp_pvi_posterior::models::robust_regression::{RobustRegression, Student};
-use dp_pvi_posterior::numerics::observation::Precision;
 use dp_pvi_posterior::task::{
     Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScaleWeights, ScheduleSpec, UpdateSpec,
 };

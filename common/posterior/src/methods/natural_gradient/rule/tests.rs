@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_accounting::Relation;
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 
 use super::NaturalGradientRule;
 use crate::methods::Arrived;
@@ -62,7 +62,7 @@ fn the_curvature_of_a_logit_costs_nothing() {
     // B1 − B2 ≥ B1² for Gaussian logits: the bound that the weight rests on.
     for mean in [-8.0, -2.0, -0.3, 0.0, 1.0, 5.0] {
         for variance in [0.0, 0.1, 1.0, 10.0, 100.0] {
-            let m = crate::numerics::quadrature::sigmoid_moments(mean, variance);
+            let m = dp_pvi_math::quadrature::sigmoid_moments(mean, variance);
             assert!(m.curvature <= m.sigmoid * (1.0 - m.sigmoid) * (1.0 + 1e-12) + 1e-15, "{mean} {variance}");
         }
     }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use dp_pvi_expfam::gaussian::full::svec;
+use dp_pvi_math::expfam::gaussian::full::svec;
 use nalgebra::{DMatrix, DVector};
 
 use crate::methods::agreement::{NotTested, SiteReleases};
@@ -83,7 +83,7 @@ fn a_site_that_is_far_away_is_found_and_the_reasons_are_named() {
         let task = task(approximation, "");
         let (history, vectors) = run(&task, |_| vec![0, 1, 2]);
         let ask = |history: &History, vectors: &[Vec<Vec<f64>>]| {
-            task.update.rules().agreement(&task.setting(), &SiteReleases { history, vectors })
+            task.update.rules().comparable().unwrap().agreement(&task.setting(), &SiteReleases { history, vectors })
         };
         let compared = ask(&history, &vectors).unwrap();
         let p: Vec<f64> = compared.iter().map(|c| c.as_ref().unwrap().p).collect();
@@ -107,6 +107,6 @@ fn a_site_that_is_far_away_is_found_and_the_reasons_are_named() {
     let diagonal = task("full-covariance", "preconditioner = \"diagonal\"");
     let nothing = History { shares: vec![1.0], rounds: Vec::new() };
     let releases = SiteReleases { history: &nothing, vectors: &[] };
-    assert_eq!(diagonal.update.rules().agreement(&diagonal.setting(), &releases), Err(NotTested::Update));
+    assert_eq!(diagonal.update.rules().comparable().map(|_| ()), Err(NotTested::Update));
     assert_eq!(diagonal.update.rules().without(&diagonal.setting(), &releases, 0), Err(Undividable::Correlations));
 }

@@ -1,13 +1,13 @@
 #![allow(clippy::unwrap_used)]
 
-use dp_pvi_expfam::any::Family;
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::expfam::any::Family;
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_schema::EntryKind;
 use nalgebra::{DMatrix, DVector};
 
 use super::{Look, Looks, MOST, changes, error};
 use crate::methods::noise_aware::{correlations::Correlations, full};
-use crate::spec::Prior;
+use dp_pvi_models::spec::Prior;
 
 const PRIOR: (f64, f64) = (0.2, 0.5);
 

@@ -3,7 +3,7 @@ use nalgebra::{DMatrix, DVector};
 
 use super::{Seen, Told};
 use crate::methods::noise_aware::correlations::{Correlations, Products};
-use crate::numerics::draws::Draws;
+use dp_pvi_math::draws::Draws;
 
 #[test]
 fn a_cut_normal_density_has_these_moments() {
@@ -127,7 +127,8 @@ fn eigenvalues_below_a_floor_are_not_taken_for_known() {
 /// Of weighted curvatures the unit is the intercept's entry. Where that is lost in noise, nothing is taken from the Gram matrix, and nothing is taken for exact.
 #[test]
 fn a_unit_that_is_not_known_leaves_what_was_released() {
-    use crate::models::{ModelSpec, logistic_regression::LogisticRegression};
+    use dp_pvi_models::ModelSpec;
+    use dp_pvi_models::logistic_regression::LogisticRegression;
     let model: ModelSpec = LogisticRegression {}.into();
     let products = Products::new(DMatrix::from_diagonal(&DVector::from_row_slice(&[500.0, 100.0])), 4.0, 0.0);
     let correlations = Correlations::of_entries(vec![Entry::Number, Entry::Intercept], Some(products)).of_model(model);
@@ -141,7 +142,8 @@ fn a_unit_that_is_not_known_leaves_what_was_released() {
 /// At slopes of 0 all records have the same weight: the curvature there can be compared with that elsewhere.
 #[test]
 fn weights_where_the_predictor_does_not_vary_have_the_same_unit() {
-    use crate::models::{ModelSpec, logistic_regression::LogisticRegression};
+    use dp_pvi_models::ModelSpec;
+    use dp_pvi_models::logistic_regression::LogisticRegression;
     let model: ModelSpec = LogisticRegression {}.into();
     let products = Products::new(DMatrix::from_diagonal(&DVector::from_row_slice(&[250.0, 250.0])), 1.0, 0.0);
     let correlations = Correlations::of_entries(vec![Entry::Number, Entry::Intercept], Some(products)).of_model(model);

@@ -1,8 +1,8 @@
 use super::NOISE_PRIOR;
 use crate::methods::Arrived;
-use crate::models::pbp_network::Network;
-use crate::models::pbp_network::network_posterior;
 use crate::task::{ClipTarget, FactorOwner, RawTask, ResolveContext, ResolvedTask, SiteStateForm, UpdateSpec};
+use dp_pvi_models::pbp_network::Network;
+use dp_pvi_models::pbp_network::network_posterior;
 
 const COLUMNS: &str = r#"
 [[columns]]
@@ -118,7 +118,7 @@ fn a_networks_state_says_what_the_posterior_says() {
     let network = Network::new(2, &[4, 3]).unwrap();
     let weights = network.weights();
     let state = task.rule().initial();
-    let head = dp_pvi_expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
+    let head = dp_pvi_math::expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
     let posterior = network_posterior(&network, head.standard());
     assert!(posterior.mean.iter().zip(network.initial_means(5)).all(|(a, b)| (a - b).abs() < 1e-12));
     assert!((posterior.shape - NOISE_PRIOR.0).abs() < 1e-12 && (posterior.rate - NOISE_PRIOR.1).abs() < 1e-12);
@@ -163,7 +163,7 @@ fn noise_does_not_drive_a_component_out_of_the_data() {
     let mut sum = vec![0.0; rule.initial().len()];
     sum[..6].copy_from_slice(&[1e6, -1e6, 3e5, 0.0, 0.0, 0.0]);
     let state = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &sum }).state;
-    let head = dp_pvi_expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
+    let head = dp_pvi_math::expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
     let norms: Vec<f64> = head.standard().mean().chunks(2).map(|m| m[0].hypot(m[1])).collect();
     // Two columns in [-1, 1].
     assert!(task.feature_bound < 1.5 && norms.iter().all(|n| *n <= task.feature_bound * (1.0 + 1e-9)), "{norms:?}");
@@ -177,7 +177,7 @@ fn a_network_may_start_with_a_public_precision() {
     let task = resolve(NETWORK, NUMBER, false, "update = \"sep\"\nrecords = 50\ninitial_precision = 99.0", Some(1.0)).unwrap();
     assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
     let state = task.rule().initial();
-    let head = dp_pvi_expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
+    let head = dp_pvi_math::expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
     let posterior = network_posterior(&network, head.standard());
     assert!(posterior.mean.iter().zip(network.initial_means(5)).all(|(a, b)| (a - b).abs() < 1e-12));
     assert!(posterior.variance.iter().all(|v| (v - 0.01).abs() < 1e-12));

@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::{svec, unsvec};
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{DMatrix, DVector};
 use proptest::prelude::*;
 
 use super::PviRule;
-use crate::numerics::floor::PrecisionFloor;
+use dp_pvi_math::floor::PrecisionFloor;
 
 fn rule(family: Family, rho: f64) -> PviRule {
     PviRule::from_parts(family, family.isotropic(0.0, 1.0), PrecisionFloor::LogConcave, vec![rho])

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dp_pvi_accounting::PrivacyUnit;
-use dp_pvi_expfam::any::Gaussian;
+use dp_pvi_math::expfam::any::Gaussian;
 
 use super::Coding;
 use crate::methods::Arrived;

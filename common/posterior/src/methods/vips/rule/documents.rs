@@ -2,12 +2,12 @@
 
 use dp_pvi_accounting::ClipNorm;
 
-use crate::clipping::adaptive::{next_bound, share_within};
 use crate::methods::{Arrived, Step};
 use crate::methods::{Clip, Counts, DocumentsSpec, Setting};
-use crate::models::StatisticsForm;
-use crate::models::latent_dirichlet::denoise::{NoisedTotals, expected_counts, word_shares};
-use crate::models::latent_dirichlet::{Shape, Topics};
+use dp_pvi_models::StatisticsForm;
+use dp_pvi_models::latent_dirichlet::denoise::{NoisedTotals, expected_counts, word_shares};
+use dp_pvi_models::latent_dirichlet::{Shape, Topics};
+use dp_pvi_privacy::clipping::adaptive::{next_bound, share_within};
 
 /// What a run's rule knows.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,12 +3,12 @@
 use dp_pvi_accounting::ClipNorm;
 
 use super::VipsRule;
-use crate::clipping::adaptive::{next_bound, share_within};
 use crate::methods::{Arrived, Step};
 use crate::methods::{Clip, ImagesSpec, Setting};
-use crate::models::StatisticsForm;
-use crate::models::sigmoid_belief::shrinkage::Shrinkage;
-use crate::models::sigmoid_belief::{BLOCKS, Network, NetworkError, Priors, Shape, SigmoidBeliefSpec, m_step};
+use dp_pvi_models::StatisticsForm;
+use dp_pvi_models::sigmoid_belief::shrinkage::Shrinkage;
+use dp_pvi_models::sigmoid_belief::{BLOCKS, Network, NetworkError, Priors, Shape, SigmoidBeliefSpec, m_step};
+use dp_pvi_privacy::clipping::adaptive::{next_bound, share_within};
 
 /// [λ | shrinkage | running sums, where some damping is below 1 | variance of the noise on a coordinate of the sixth | C].
 struct State {

@@ -1,12 +1,12 @@
 //! Linear regression with unknown noise: the state is [λ | E τ].
 
-use dp_pvi_expfam::any::{Family, Gaussian};
-use dp_pvi_expfam::gaussian::full::triangle;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::triangle;
 
 use crate::methods::{Arrived, Step};
 use crate::methods::{Intervals, LinearNoiseSpec, Setting, StatisticsSpec, VipsSpec};
-use crate::models::linear_regression::unknown_noise::{Sums, fit};
-use crate::numerics::polya_gamma::{noise_aware_posterior, raise_to};
+use dp_pvi_math::polya_gamma::{noise_aware_posterior, raise_to};
+use dp_pvi_models::linear_regression::unknown_noise::{Sums, fit};
 
 /// What a run's rule knows.
 #[derive(Debug, Clone, PartialEq)]

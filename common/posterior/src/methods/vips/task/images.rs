@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::{Clip, INDICATOR_WEIGHT, Raw, VipsSpec};
 use crate::methods::Resolving;
 use crate::methods::Setting;
-use crate::models::StatisticsForm;
-use crate::models::sigmoid_belief::shrinkage::Shrinkage;
-use crate::models::sigmoid_belief::{BLOCKS, Shape};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, require, requires_clip_norms};
-use crate::spec::{Approximation, TaskError, Trust};
+use dp_pvi_models::StatisticsForm;
+use dp_pvi_models::sigmoid_belief::shrinkage::Shrinkage;
+use dp_pvi_models::sigmoid_belief::{BLOCKS, Shape};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, require, requires_clip_norms};
+use dp_pvi_models::spec::{Approximation, TaskError, Trust};
 
 /// Statistics of a sigmoid belief network.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,8 +60,8 @@ impl Raw {
         } else {
             Clip::Learned {
                 units: images,
-                target: self.clip_target.unwrap_or(crate::clipping::adaptive::TARGET),
-                rate: self.clip_rate.unwrap_or(crate::clipping::adaptive::RATE),
+                target: self.clip_target.unwrap_or(dp_pvi_privacy::clipping::adaptive::TARGET),
+                rate: self.clip_rate.unwrap_or(dp_pvi_privacy::clipping::adaptive::RATE),
                 weight: INDICATOR_WEIGHT,
             }
         };

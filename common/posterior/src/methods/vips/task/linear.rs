@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Intervals, LARGEST_MATRIX, Raw};
 use crate::methods::Resolving;
 use crate::methods::Setting;
-use crate::models::StatisticsForm;
-use crate::models::linear_regression::unknown_noise::sensitivities;
-use crate::numerics::polya_gamma::Relevance;
-use crate::spec::check::{invalid, positive, require};
-use crate::spec::{Approximation, TaskError};
+use dp_pvi_math::polya_gamma::Relevance;
+use dp_pvi_models::StatisticsForm;
+use dp_pvi_models::linear_regression::unknown_noise::sensitivities;
+use dp_pvi_models::spec::check::{invalid, positive, require};
+use dp_pvi_models::spec::{Approximation, TaskError};
 
 /// Statistics of linear regression with unknown noise.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

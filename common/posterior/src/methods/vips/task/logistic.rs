@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use super::{Intervals, LARGEST_MATRIX, Raw};
 use crate::methods::Resolving;
 use crate::methods::Setting;
-use crate::numerics::polya_gamma::{Relevance, sensitivities};
-use crate::spec::check::checked;
-use crate::spec::check::{invalid, positive, require};
-use crate::spec::{Approximation, TaskError};
+use dp_pvi_math::polya_gamma::{Relevance, sensitivities};
+use dp_pvi_models::spec::check::checked;
+use dp_pvi_models::spec::check::{invalid, positive, require};
+use dp_pvi_models::spec::{Approximation, TaskError};
 
 /// Statistics of logistic regression.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

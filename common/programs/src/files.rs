@@ -1,0 +1,120 @@
+//! Files that are there entirely or not at all: a reader, or the machine after a power loss, finds the old one or the new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A file on its way to its place. Until it is there it has another name, and it is removed if it never gets there.
+#[derive(Debug)]
+pub struct Arriving {
+    file: File,
+    name: PathBuf,
+    place: PathBuf,
+    there: bool,
+}
+
+impl Arriving {
+    /// An empty file beside `place`, for reading and writing. What a killed process left under its name goes first.
+    ///
+    /// # Errors
+    /// The disk; permissions.
+    pub fn at(place: &Path, mode: u32) -> io::Result<Self> {
+        Self::named(suffixed(place, ".new"), place.to_owned(), mode)
+    }
+
+    /// The same under another name on the way, in the folder of `place`.
+    ///
+    /// # Errors
+    /// The disk; permissions.
+    pub fn named(name: PathBuf, place: PathBuf, mode: u32) -> io::Result<Self> {
+        match fs::remove_file(&name) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&name)?;
+        Ok(Self { file, name, place, there: false })
+    }
+
+    /// The file.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// Flushes it and gives it its name, durably. What had that name is gone.
+    ///
+    /// # Errors
+    /// The disk; permissions.
+    pub fn arrive(mut self) -> io::Result<File> {
+        self.file.sync_all()?;
+        fs::rename(&self.name, &self.place)?;
+        self.there = true;
+        sync_folder(&self.place)?;
+        self.file.try_clone()
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if !self.there {
+            // Half a file would only keep a full disk full. One that cannot be removed now is replaced by the next attempt.
+            let _ = fs::remove_file(&self.name);
+        }
+    }
+}
+
+/// Writes a file that its owner alone may read, in the place of what was there.
+///
+/// # Errors
+/// The disk; permissions.
+pub fn replace_private(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut fresh = Arriving::at(place, 0o600)?;
+    fresh.file().write_all(bytes)?;
+    fresh.arrive().map(drop)
+}
+
+/// Makes the entry of `path` in its folder durable.
+///
+/// # Errors
+/// The disk; permissions.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
+}
+
+/// The folder that a path is in.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The path with something behind its last name.
+#[must_use]
+pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_of_one_that_never_arrives() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("state.json");
+        fs::write(&place, "old").unwrap();
+        fs::write(suffixed(&place, ".new"), "left by a process that was killed").unwrap();
+        let mut fresh = Arriving::at(&place, 0o600).unwrap();
+        fresh.file().write_all(b"half").unwrap();
+        drop(fresh);
+        assert_eq!((fs::read_to_string(&place).unwrap().as_str(), fs::read_dir(&folder).unwrap().count()), ("old", 1));
+        replace_private(&place, b"new").unwrap();
+        assert_eq!((fs::read_to_string(&place).unwrap().as_str(), fs::read_dir(&folder).unwrap().count()), ("new", 1));
+        assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,321 @@
+//! What makes a difference, and how much: the forest plot, and the values at rest.
+//!
+//! Effects are in the units that people use ([`effects`](dp_pvi_models::effects)). Where a model's coefficients are no effects, the
+//! coefficients themselves are shown.
+
+use std::fmt::Write;
+
+use crate::document::PosteriorDocument;
+use dp_pvi_models::effects::{Effect, Measure};
+use dp_pvi_posterior::methods::noise_aware::LOW_SIGNAL;
+use dp_pvi_protocol::summary::Coefficient;
+use dp_pvi_schema::LabelKind;
+
+use crate::report::Run;
+use crate::report::axis::{Axis, Labels};
+use crate::report::html::Escaped;
+use crate::report::numbers::{aligned, capital, number, plural, with_interval};
+use crate::report::rows::{Full, Mark, Row, Rows};
+
+/// More rows than this are not drawn; the tables and the file have them all.
+const DRAWN: usize = 60;
+/// So many are named at the top of the page.
+const NAMED: usize = 3;
+
+/// What the forest plot shows of an effect or a coefficient, on the scale on which it adds.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    name: &'a str,
+    estimate: f64,
+    sd: Option<f64>,
+    interval: Option<(f64, f64)>,
+}
+
+impl<'a> Shown<'a> {
+    fn effect(effect: &'a Effect) -> Self {
+        let interval = effect.interval_95.map(|interval| (interval.lower, interval.upper));
+        Self { name: &effect.name, estimate: effect.estimate, sd: effect.sd, interval }
+    }
+
+    fn coefficient(c: &'a Coefficient) -> Self {
+        Self { name: &c.name, estimate: c.mean, sd: Some(c.sd), interval: Some((c.interval_95.lower, c.interval_95.upper)) }
+    }
+
+    /// Whether its 95 % interval does not contain 0.
+    fn is_clear(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+
+    /// Distance from 0 in standard deviations; 0 where that is not known.
+    fn distance(&self) -> f64 {
+        self.sd.map(|sd| (self.estimate / sd).abs()).filter(|distance| !distance.is_nan()).unwrap_or(0.0)
+    }
+
+    /// Estimate and 95 % interval as they are read.
+    fn texts(&self, scale: Labels) -> [String; 2] {
+        let read = |value: f64| match scale {
+            Labels::Plain => value,
+            Labels::Exp => value.exp(),
+        };
+        match self.interval {
+            Some((low, high)) => with_interval(read(self.estimate), read(low), read(high)).into(),
+            None => [aligned(read(self.estimate)), "–".to_owned()],
+        }
+    }
+}
+
+/// All that is compared, and what it is.
+struct Forest<'a> {
+    rows: Vec<Shown<'a>>,
+    /// What a number is: `odds ratio`.
+    words: String,
+    /// One row, and more of them.
+    kind: (&'static str, &'static str),
+    scale: Labels,
+    /// Of effects.
+    measure: Option<Measure>,
+}
+
+impl<'a> Forest<'a> {
+    fn of(run: &Run<'_>, document: &'a PosteriorDocument) -> Self {
+        let compared: Vec<&Effect> = document.effects.iter().filter(|effect| effect.measure.is_comparison()).collect();
+        match compared.first() {
+            Some(first) => Self {
+                rows: compared.iter().map(|effect| Shown::effect(effect)).collect(),
+                words: first.measure.words(&label(run)),
+                kind: ("effect", "effects"),
+                scale: scale(first.measure),
+                measure: Some(first.measure),
+            },
+            None => Self {
+                rows: document.coefficients.iter().map(Shown::coefficient).collect(),
+                words: "mean".into(),
+                kind: ("coefficient", "coefficients"),
+                scale: Labels::Plain,
+                measure: None,
+            },
+        }
+    }
+
+    /// The value that means no difference.
+    fn null(&self) -> &'static str {
+        match self.scale {
+            Labels::Plain => "0",
+            Labels::Exp => "1",
+        }
+    }
+
+    /// Head of the column of estimates.
+    fn head(&self) -> &str {
+        match (self.scale, self.measure) {
+            (Labels::Plain, Some(_)) => "difference",
+            (Labels::Exp, _) | (Labels::Plain, None) => &self.words,
+        }
+    }
+
+    fn furthest(&self, most: usize) -> Vec<Shown<'a>> {
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        order.sort_by(|&a, &b| self.rows[b].distance().total_cmp(&self.rows[a].distance()));
+        order.truncate(most);
+        order.iter().map(|&i| self.rows[i]).collect()
+    }
+}
+
+fn scale(measure: Measure) -> Labels {
+    if measure.has_ratio() { Labels::Exp } else { Labels::Plain }
+}
+
+fn label(run: &Run<'_>) -> String {
+    run.task.parsed_schema().map_or_else(|_| "the label".into(), |schema| schema.label().column.clone())
+}
+
+/// What the odds are of, or what is counted.
+fn event(run: &Run<'_>) -> String {
+    let Ok(schema) = run.task.parsed_schema() else { return "the label".into() };
+    match &schema.label().kind {
+        LabelKind::Binary { positive, .. } => format!("{} = {}", schema.label().column, positive.join(" or ")),
+        LabelKind::Survival(rule) => rule.event_column.clone(),
+        LabelKind::Classes { values } => {
+            let (column, named) = (&schema.label().column, run.task.model.rules().classes_with_coefficients(&schema));
+            match values.iter().find(|class| !named.contains(class)) {
+                Some(reference) if !named.is_empty() => format!("the named class of {column} against {reference}"),
+                _ => format!("a higher class of {column}"),
+            }
+        }
+        LabelKind::Number(_) | LabelKind::Absent => schema.label().column.clone(),
+    }
+}
+
+/// What the count of clear effects leaves out where no correlations were released.
+const MEAN_FIELD: &str = " <span class=\"warn\">Of columns that are correlated fewer may be clear: a mean field releases no correlations, and its intervals can be far too narrow there.</span>";
+
+/// How many are clear, and the clearest.
+pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
+    let forest = Forest::of(run, document);
+    let clear = forest.rows.iter().filter(|row| row.is_clear()).count();
+    let (one, more) = forest.kind;
+    let mut text = format!(
+        "Of {} {}, {clear} {} clear: the 95 % interval does not contain {} (no difference).",
+        forest.rows.len(),
+        plural(forest.rows.len(), one, more),
+        plural(clear, "is", "are"),
+        forest.null()
+    );
+    if document.is_mean_field() && forest.rows.len() > 1 && clear > 0 {
+        text.push_str(MEAN_FIELD);
+    }
+    let named: Vec<String> = forest
+        .furthest(NAMED)
+        .iter()
+        .filter(|row| row.is_clear())
+        .map(|row| {
+            let [estimate, interval] = row.texts(forest.scale);
+            format!("{} <span class=\"nb\">({estimate}; {interval})</span>", Escaped(row.name))
+        })
+        .collect();
+    if !named.is_empty() {
+        // Writing into a string cannot fail.
+        let _ = write!(text, " The clearest, with {} and interval: {}.", Escaped(&forest.words), named.join(", "));
+    }
+    text
+}
+
+pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
+    html.push_str("<h2>What makes a difference</h2>");
+    let forest = Forest::of(run, document);
+    let _ = write!(html, "<p>{}</p>", Escaped(&meaning(run, forest.measure)));
+    let all = forest.rows.len();
+    let mut rows = forest.rows.clone();
+    if all > DRAWN {
+        let least = forest.furthest(DRAWN).last().map_or(0.0, Shown::distance);
+        rows.retain(|row| row.distance() >= least);
+        rows.truncate(DRAWN);
+        let _ = write!(html, "<p class=\"note\">The {DRAWN} of {all} that are furthest from no difference, in standard deviations.</p>");
+    }
+    html.push_str(&picture(&forest, &rows));
+    at_rest(html, run, document);
+    let _ = write!(html, "<p><b>How to read the intervals.</b> {}", Escaped(&document.intervals.why));
+    if run.task.privacy.epsilon.is_some() {
+        html.push_str(" They do not contain the bias of clipping, where records were clipped.");
+    }
+    html.push_str("</p>");
+    if let Some(reason) = document.effects.iter().find_map(|effect| effect.no_interval.as_ref()) {
+        let _ = write!(html, "<p class=\"note\">– stands where an interval is not known. {}</p>", Escaped(reason));
+    }
+    if let Some(ratio) = document.signal_to_noise {
+        let low = if ratio < LOW_SIGNAL {
+            " <span class=\"warn\">Low: too few records or too little budget for so many coefficients; most of them are noise.</span>"
+        } else {
+            ""
+        };
+        let _ = write!(
+            html,
+            "<p class=\"note\">Signal to noise of the released precision: {} (1 would be noise alone).{low}</p>",
+            number(ratio)
+        );
+    }
+}
+
+/// What one number says, all else being equal.
+fn meaning(run: &Run<'_>, measure: Option<Measure>) -> String {
+    let what = event(run);
+    match measure {
+        Some(Measure::OddsRatio | Measure::Odds) => {
+            format!(
+                "By how much the odds of {what} are multiplied, all else being equal: 2 doubles them, 0.5 halves them, 1 is no difference."
+            )
+        }
+        Some(Measure::RateRatio | Measure::Rate) => {
+            format!("By how much the expected {what} is multiplied, all else being equal: 2 doubles it, 0.5 halves it, 1 is no difference.")
+        }
+        Some(Measure::HazardRatio | Measure::Hazard) => {
+            format!(
+                "By how much the hazard of {what}, its rate at any time among those without it so far, is multiplied, all else being equal: 2 doubles it, 0.5 halves it, 1 is no difference."
+            )
+        }
+        Some(Measure::Difference | Measure::Value) => {
+            format!("By how much {what} is higher, in its own unit, all else being equal: 0 is no difference.")
+        }
+        Some(Measure::LogDifference | Measure::LogValue) => {
+            format!("By how much log(1 + {what}) is higher, all else being equal: 0 is no difference.")
+        }
+        Some(Measure::ProbitDifference | Measure::Probit) => {
+            format!(
+                "By how many standard deviations of a normal distribution {what} becomes more likely, all else being equal: 0 is no difference."
+            )
+        }
+        None => "The model's coefficients, on its own scale: a number is centred and scaled by the schema. 0 is no difference.".into(),
+    }
+}
+
+fn picture(forest: &Forest<'_>, shown: &[Shown<'_>]) -> String {
+    let Some(axis) = axis(shown, forest.scale) else { return String::new() };
+    let rows: Vec<Row<'_>> = shown
+        .iter()
+        .map(|row| Row {
+            name: row.name,
+            mark: Some(Mark::Interval {
+                centre: row.estimate,
+                inner: row.sd.map(|sd| (row.estimate - sd, row.estimate + sd)),
+                outer: row.interval,
+                full: if row.is_clear() { Full::Yes } else { Full::No },
+            }),
+            values: row.texts(forest.scale).into(),
+        })
+        .collect();
+    let steps = match forest.scale {
+        Labels::Plain => "",
+        Labels::Exp => " Equal steps of the axis are equal factors.",
+    };
+    let note = format!(
+        "Dot: estimate, full where the 95 % interval does not contain {}. Thick line: one standard deviation; thin line: 95 % interval.{steps}",
+        forest.null()
+    );
+    let title = match forest.measure {
+        Some(_) => capital(&forest.words),
+        None => "Coefficients".into(),
+    };
+    Rows {
+        title: &title,
+        note: &note,
+        heads: (forest.kind.0, "", &[forest.head(), "95 % interval"]),
+        axis: &axis,
+        reference: Some(0.0),
+        rows: &rows,
+    }
+    .render()
+}
+
+/// An axis that holds every centre and most intervals: one that is more than four times as wide as usual ends in an arrow.
+fn axis(rows: &[Shown<'_>], labels: Labels) -> Option<Axis> {
+    let half = |row: &Shown<'_>| row.interval.map_or(0.0, |(low, high)| 0.5 * (high - low));
+    let mut widths: Vec<f64> = rows.iter().map(half).collect();
+    widths.sort_by(f64::total_cmp);
+    let usual = 4.0 * widths.get(widths.len() / 2).copied().unwrap_or(0.0);
+    let ends = rows.iter().flat_map(|row| {
+        let half = half(row).min(usual);
+        [row.estimate - half, row.estimate + half]
+    });
+    Axis::around(ends.chain([0.0]), labels, 7)
+}
+
+/// Effects that compare nothing: the value of a record at rest.
+fn at_rest(html: &mut String, run: &Run<'_>, document: &PosteriorDocument) {
+    let rest: Vec<&Effect> = document.effects.iter().filter(|effect| !effect.measure.is_comparison()).collect();
+    let Some(first) = rest.first() else { return };
+    let mut table = format!(
+        "<table><tr><th scope=\"col\">with all else at its reference</th><th scope=\"col\" class=\"n\">{}</th>\
+         <th scope=\"col\" class=\"n\">95 % interval</th></tr>",
+        Escaped(&first.measure.words(&label(run)))
+    );
+    for effect in rest {
+        let [estimate, interval] = Shown::effect(effect).texts(scale(effect.measure));
+        let _ = write!(
+            table,
+            "<tr><th scope=\"row\">{}</th><td class=\"n\">{estimate}</td><td class=\"n\">{interval}</td></tr>",
+            Escaped(&effect.name)
+        );
+    }
+    table.push_str("</table>");
+    super::scrolled(html, "values at rest", &table);
+}
