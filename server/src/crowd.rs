@@ -1,7 +1,7 @@
-//! Work for strangers: connections whose peers have not proved anything, of which there are at most so many at the same time.
+//! Limits concurrent connections whose peers have not authenticated.
 //!
-//! Beyond that the address that has most of them loses its oldest, so whoever stalls makes room for those who do not, and a flood from
-//! one address displaces itself.
+//! Beyond the limit the address with the most connections loses its oldest one: a stalled connection makes room for an active one, and a flood from one
+//! address displaces itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

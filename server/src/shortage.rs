@@ -1,7 +1,7 @@
-//! Patience where the system has run out of something: file descriptors, memory, room on a disk.
+//! Exponential backoff while a resource of the system is exhausted: file descriptors, memory, disk space.
 //!
-//! Such a shortage passes when somebody gives something back. Work waits for that, longer each time; the log says so once and then once
-//! a minute, and a metric counts every wait. Nothing of a run is lost by waiting: nobody gets an answer before what it says is durable.
+//! Work is tried again, after a longer pause each time; the log reports it once and then once a minute, and a metric counts every wait. Waiting loses nothing of
+//! a run, because an answer is sent only after its content is durable.
 
 use std::io;
 use std::time::Duration;

@@ -42,8 +42,8 @@ pub trait Predictor: OfMany + Send + Sync {
         bound
     }
 
-    /// The information of an observation over its curvature, where the model is right: what residuals change by with the predictor, and their variance. Below 1
-    /// where the curvature is that of a bound of the expected log density. Default: 1, as Bonnet's and Price's theorems have it.
+    /// Fisher information of an observation divided by its reported curvature, if the model is right. Below 1 if the curvature belongs to a variational bound of the
+    /// expected log density. Default: 1 (Bonnet's and Price's theorems).
     fn information_share(&self) -> f64 {
         1.0
     }

@@ -1,16 +1,15 @@
-//! The exit of the gate for the eyes of the site's own people: what is computed from the records here, shown here, and sent to nobody.
+//! Local-only results: computed from the site's records without noise, shown at the site, and never sent.
 //!
-//! A site may look at its own records without any noise. The danger is that what it sees leaves all the same: under another name, or in the
-//! next release. So this exit is kept apart from every release, three times over:
+//! A result without noise must not leave under another name or in a later release. Three things keep this exit apart from every release:
 //!
-//! * **By process.** A process does one of two things for its whole life: it charges a ledger ([`Ledger::reserve`](crate::Ledger::reserve)), or it looks with own eyes
-//!   ([`OwnEyes::instead_of_releases`]). Whatever comes first bars the other. So nothing that was seen is in the memory of a process that releases.
-//! * **By type.** What comes out is [`OwnEyesOnly`], which is no [`Released`](crate::Released) value: no message, state or argument of the gate is made of it. It
-//!   is not printed, copied or serialised either; whoever wants its content calls [`OwnEyesOnly::look`] by name.
-//! * **By place.** The right to look is made in one file of the workspace, used in one, and neither can reach the network. A test over the sources holds that.
+//! * **Process.** For its whole life a process either charges a ledger ([`Ledger::reserve`](crate::Ledger::reserve)) or has local access
+//!   ([`OwnEyes::instead_of_releases`]). The first of the two bars the other. So a process that releases never holds such a result.
+//! * **Type.** The result is [`OwnEyesOnly`], not a [`Released`](crate::Released) value: no message, state or argument of the gate can be made of it. It
+//!   cannot be printed, copied or serialised; its content is reached by [`OwnEyesOnly::look`] alone.
+//! * **Place.** The right is made in one file of the workspace and used in one, and neither can reach the network. A test over the sources checks that.
 //!
 //! # Privacy
-//! None: ε = ∞ towards whoever sees the result. That is the site itself, which holds the records. Nothing is charged, because nothing is released.
+//! None: ε = ∞ for anybody who sees the result. That is the site, which holds the records. Nothing is charged, because nothing is released.
 
 use std::sync::OnceLock;
 

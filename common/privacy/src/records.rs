@@ -164,9 +164,9 @@ impl<T: UnitTable> Units<T> {
     }
 
     /// The same units, laid out over the declared number of units, which is public: where units are put together by position
-    /// ([`Units::shards`]), the borders depend on this number and not on how many units there are. A slot without a unit contributes 0, and so
-    /// does a unit without a slot. A noised sum over all units is brought into the bound that a receiver knows of so many
-    /// ([`SumBound`]): that changes nothing where there are no more units than declared.
+    /// ([`Units::shards`]), the borders depend on this number and not on how many units there are. Missing units contribute 0;
+    /// units beyond the declared number are ignored. A noised sum over all units is clamped to the public bound for the declared number ([`SumBound`]),
+    /// which changes nothing if there are no more units than declared.
     #[must_use]
     pub fn over_slots(self, declared: u64) -> Self {
         Self { slots: Some(declared), ..self }

@@ -124,7 +124,7 @@ impl Booked {
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
     /// A charge that the plan does not have, or not so often.
-    #[error("charge {0} of the run is for no visit that the task still has: the ledger and the task are not of one run")]
+    #[error("the ledger's charge {0} matches no remaining visit of the task: ledger and task belong to different runs")]
     NotPlanned(usize),
     /// The ledger's ε is above the stated one.
     #[error("the statement says epsilon {stated} and the ledger booked {booked}: report this as a bug")]

@@ -1,8 +1,7 @@
-//! Looks at SQLite's write-ahead log before SQLite does.
+//! Checks SQLite's write-ahead log before SQLite reads it.
 //!
-//! After a crash SQLite reads the log up to the first frame whose checksum is wrong and takes that for its end. Of a write that was cut off it
-//! is: nobody was told of it. But a byte that a disk changed in the middle ends the log there too, and everything that was committed after it
-//! would be forgotten without a word, although sites have receipts for it. So this module tells the two apart.
+//! After a crash SQLite takes the first frame with a wrong checksum for the end of the log. That is right for a torn write, which was never acknowledged. It is
+//! wrong for bit rot in the middle: SQLite would silently drop every later transaction, although sites have receipts for them. This module distinguishes the two.
 //!
 //! # What shows that more was committed
 //! * *The index.* SQLite keeps how far the log is committed in a file beside it (`-shm`), after the log was flushed. It outlives the process, not

@@ -42,7 +42,7 @@ pub trait ManyRows: Send + Sync {
         false
     }
 
-    /// Whether a record is watched over time, so that a task's bound of the residual is [`Cut::follow_up`], where watching ends, and no residual or curvature is cut.
+    /// True for models of times to an event: `residual_bound` then truncates the follow-up ([`Cut::follow_up`]), and neither residual nor curvature is clipped.
     fn ends_follow_up(&self) -> bool {
         false
     }

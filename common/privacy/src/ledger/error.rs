@@ -137,7 +137,7 @@ pub enum LedgerError {
     OtherIdentity(String),
     /// The schema makes other units of the same files than those that were charged.
     #[error(
-        "every unit that this ledger was charged for is {here}, and by the schema it is {now}: what was spent does not hold for such units. Put the          schema back, or give the data another [data] name and a ledger of its own; if the units are the same ones under another name,          `dp-pvi-client ledger units --accept` writes that down"
+        "this ledger protects {here}, and the schema now says {now}: restore the schema, or use a new [data] name with a ledger of its own; if the units are the same under another name, `dp-pvi-client ledger units --accept` records that"
     )]
     OtherUnits {
         /// As the ledger says.

@@ -515,7 +515,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum BrokenPromise {
     /// Not one norm a unit.
-    #[error("the model told {told} norms for {units} units")]
+    #[error("the model reported {told} norms for {units} units: report this as a bug of the model")]
     Count {
         /// Norms.
         told: usize,
@@ -523,7 +523,7 @@ pub enum BrokenPromise {
         units: usize,
     },
     /// The norm is not that of what is added.
-    #[error("the norm of unit {unit} is told as {told:e}, and {added:e} is added")]
+    #[error("the model reported the norm {told:e} for unit {unit} and added a term of norm {added:e}: report this as a bug of the model")]
     Norm {
         /// Which unit.
         unit: usize,

@@ -212,8 +212,7 @@ impl NaturalGradientRule {
         Some(self.parts(state)?.square())
     }
 
-    /// The learned scale after a visit. As with τ, the first gradient says nothing. Averaged are visits at the iterates that are averaged, of which the first is where the second
-    /// of those visits was.
+    /// The learned scale after a visit. Averages the same visits as the mean does; the first gradient is skipped, as for τ.
     fn scale(&self, parts: &Parts<'_>, arrived: &Arrived<'_>, sums: Option<[f64; 2]>) -> Option<ScaleState> {
         let (state, known) = (parts.scale?, self.scale?);
         let (visits, first) = self.visits();

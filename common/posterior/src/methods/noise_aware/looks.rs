@@ -55,19 +55,19 @@ use dp_pvi_models::spec::Prior;
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
 const PASSES: usize = 12;
 
-/// By how much the trace of the covariance changes in a pass at most, relative to it, where it has settled.
+/// Largest relative change of the trace of the covariance in a pass that counts as settled.
 const SETTLED: f64 = 1e-3;
 
-/// Errors of H on what the posterior does not know of θ, over the rest of S, above which the mode has them too.
+/// If the variance due to errors of the curvature exceeds this multiple of the rest of S, it enters the search for the mode as well.
 const MOST: f64 = 10.0;
 
-/// Standard deviation of what the model gets wrong of what it moves a gradient by, relative to it: predictors are not normal, and their moments are guessed.
+/// Relative standard deviation of the model's correction of a gradient: predictors are not normal, and their moments are estimates.
 const BY_MODEL: f64 = 0.5;
 
-/// Square of a step, in posterior standard deviations, after which slopes are those of where θ is.
+/// Squared step, in posterior standard deviations, below which the derivatives are taken at θ itself.
 const ARRIVED: f64 = 1e-4;
 
-/// How much of the square of a change of H between μ_r and θ̄ its error has: what counts is H in the mean of the way, half of the change with as much doubt.
+/// Fraction of the squared change of H between μ_r and θ̄ that is counted as error variance: H is taken midway, so half of the change is uncertain.
 const ON_THE_WAY: f64 = 0.5;
 
 /// What was released of the likelihood at one public point.

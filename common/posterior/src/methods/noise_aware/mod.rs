@@ -94,17 +94,17 @@ pub struct Posterior {
     /// ‖released‖²/(dimension·σ²) of the likelihood's precision as the run released it, averaged over visits: 1 is noise
     /// alone. Below [`LOW_SIGNAL`] the run had too few records, or too little budget, for so many parameters.
     pub signal_to_noise: f64,
-    /// How much of N is noise that protects records; the rest is what is not known of the gradient between where it was released and the
-    /// fixed point. Where that is less: how much of everything that the posterior does not know is records and noise; the rest is the way, also what lies ahead of a
-    /// run that still moves. 1 for a run that has arrived. `None` where the update does not tell them apart.
+    /// Share of the added uncertainty that is privacy noise; the rest is linearisation error between the points of release and the fixed point. If it is smaller,
+    /// the share of records and noise in the whole uncertainty, which also counts the distance that a moving run still has to go. 1 for a run that has arrived.
+    /// `None` if the update does not separate the two.
     pub noise_share: Option<f64>,
-    /// What is known of the scale of every group of the prior, in their order; `None` where the coefficients tell it as those of a posterior without noise do.
+    /// Posterior summary of the scale of every group of the prior, in their order; `None` if it follows from the coefficients as in a posterior without noise.
     pub scales: Vec<Option<Spread>>,
     /// The precision 1/σ² of an observation, where the run learned σ: without what the noise of the points adds to the residuals.
     pub precision: Option<Precision>,
 }
 
-/// Why a run has no noise-aware posterior, as its reader is told.
+/// Why a run has no noise-aware posterior, as a sentence for its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Absent {
     /// No noise was added.

@@ -1,4 +1,4 @@
-//! Records that weights keep within the clipping norm, and how much less their scores vary than their curvature says.
+//! Weighted records: weights that keep terms within the clipping norm, and the ratio κ of the variance of their scores to their curvature.
 //!
 //! A record with weight ω adds ωc xxᵀ to the curvature and ω²c xxᵀ to the covariance of the scores: about κ times as much, κ = Σω²c/Σωc. Longer rows have smaller weights, so that κ differs
 //! between coordinates: a rare level, whose entry is scaled up before the clip, makes a row longer than the reference level does ([`Weighted::shares`]).
@@ -15,7 +15,7 @@ use dp_pvi_models::predictor::Statistics;
 /// κ is taken to be at least this.
 const LEAST_SHARE: f64 = 0.6;
 
-/// min(1, C/longest), longest the norm of the longer of a record's terms with either of these, for a clipping norm, a weight of the curvature block, and the squared norms of both blocks at r = c = 1.
+/// Weight of a record: min(1, C / max norm of its term over both labels), for the clipping norm C, the weight of the curvature block, and the squared norms of both blocks at r = c = 1.
 #[inline]
 pub(crate) fn weight_within(clip_norm: f64, curvature_weight: f64, of: [Statistics; 2], [gradient, curvature]: [f64; 2]) -> f64 {
     let [own, other] = of.map(|s| s.residual * s.residual * gradient + (curvature_weight * s.curvature).powi(2) * curvature);
