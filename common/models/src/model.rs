@@ -13,7 +13,6 @@ use crate::registry::Named;
 use crate::spec::TaskError;
 use crate::spec::check::invalid;
 use crate::{MODELS, ModelRules};
-use dp_pvi_math::floor::PrecisionFloor;
 
 /// A model: its options in a resolved task, where every number is explicit, and what they say by [`ModelRules`].
 ///
@@ -101,12 +100,6 @@ impl ModelSpec {
     #[must_use]
     pub fn fit_start(&self, features: u32) -> Option<Vec<f64>> {
         self.rules().fit_start(features)
-    }
-
-    /// How far the global precision may fall below the prior's.
-    #[must_use]
-    pub fn floor(&self) -> PrecisionFloor {
-        self.rules().floor()
     }
 }
 

@@ -10,10 +10,11 @@ use dp_pvi_client::output::{Format, Output};
 use dp_pvi_inference::capabilities::Model;
 use dp_pvi_inference::models::{self as private, PrivateHalf, from_spec};
 use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_models::parameters::Parameters;
 use dp_pvi_models::prediction::Level;
 use dp_pvi_models::prediction::{Example, Prediction};
 use dp_pvi_models::registry::RegisterError;
-use dp_pvi_models::{self as public, ModelFamily, ModelSpec};
+use dp_pvi_models::{self as public, Bounds, ModelFamily, ModelSpec, PredictorBounds, Ranges};
 use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
@@ -328,6 +329,17 @@ fn what_a_guest_does_not_offer_is_refused_by_name() {
     assert!(moments.contains("Predictor::tilted"), "{moments}");
     let bounds = task("", "schedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"", "epsilon = 1.0").unwrap_err();
     assert!(bounds.contains("residual_bound"), "{bounds}");
+}
+
+/// Layouts and bounds that the example does not need are open to guests, too.
+#[test]
+fn a_guest_may_have_classes_columns_and_public_bounds() {
+    let classes = Parameters::of_classes(2, 3);
+    assert_eq!((classes.count(), classes.before_rows(), classes.has_intercept()), (4, 0, true));
+    assert_eq!(Parameters::from_columns(5).count(), 5);
+    let ranges = Ranges { row: 2.0, entry: 1.0, label: 1.0, times: None };
+    let bounds = Bounds::of(ranges, PredictorBounds::logit()).with_gradient(2.0);
+    assert_eq!((bounds.gradient, bounds.blocks.map(|blocks| blocks.mean)), (Some(2.0), Some(2.0)));
 }
 
 /// A second guest, which comes when the first visit has run.

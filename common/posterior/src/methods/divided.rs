@@ -100,7 +100,7 @@ pub(crate) fn of_factor(task: &Setting<'_>, releases: &SiteReleases<'_>, site: u
         _ => return Err(Undividable::Nothing),
     };
     let change: Vec<f64> = factor.iter().map(|f| -f).collect();
-    let rule = PviRule::from_parts(task.family(), task.prior_natural(), task.model.floor(), vec![1.0]);
+    let rule = PviRule::from_parts(task.family(), task.prior_natural(), task.model.rules().floor(), vec![1.0]);
     let step = Rule::apply(&rule, state, &Arrived { visit: 0, sites: 1, sum: &change });
     // A factor that cannot be taken out leaves the state as it was.
     let left = step.state != state || change.iter().all(|c| *c == 0.0);

@@ -181,7 +181,7 @@ impl Setting<'_> {
     ///
     /// # Errors
     /// As [`Self::ranges`].
-    pub fn gradient_bound(&self) -> Result<Option<f64>, TaskError> {
+    pub(crate) fn gradient_bound(&self) -> Result<Option<f64>, TaskError> {
         Ok(self.model.rules().bounds(self.ranges()?).gradient.map(|bound| self.max_weight() * bound))
     }
 

@@ -3,8 +3,8 @@
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 
+use super::reach::Reach;
 use super::{ResolvedTask, ScheduleSpec, TaskError};
-use dp_pvi_models::reach::Reach;
 use dp_pvi_models::spec::check::{invalid, positive, require};
 use dp_pvi_models::spec::refuse;
 use dp_pvi_schema::Schema;

@@ -8,6 +8,7 @@ mod early_end;
 mod names;
 mod promise;
 mod raw;
+mod reach;
 mod released;
 
 pub use crate::methods::{
@@ -33,9 +34,9 @@ use dp_pvi_math::expfam::any::Family;
 use dp_pvi_names::Hash;
 use serde::{Deserialize, Serialize};
 
+pub use self::reach::Reach;
 use crate::methods::rehearsal::{NotForecast, Sent, Stage};
 use crate::methods::{Rule, Setting, price};
-use dp_pvi_models::reach::Reach;
 use dp_pvi_schema::Schema;
 
 /// The public statement of what will be computed.

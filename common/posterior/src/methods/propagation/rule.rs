@@ -86,7 +86,7 @@ impl PropagationRule {
             }
             Some(TiltedForm::Predictor) | None => (task.family(), Kind::Fixed(prior.clone())),
         };
-        Self { spec, family, prior, floor: task.model.floor(), damping: task.damping.to_vec(), blocks, kind }
+        Self { spec, family, prior, floor: task.model.rules().floor(), damping: task.damping.to_vec(), blocks, kind }
     }
 
     /// λ and λ0 of a state.

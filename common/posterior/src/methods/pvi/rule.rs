@@ -23,7 +23,7 @@ impl PviRule {
     /// The rule of a task.
     #[must_use]
     pub fn new(task: &Setting<'_>) -> Self {
-        Self { family: task.family(), prior: task.prior_natural(), floor: task.model.floor(), damping: task.damping.to_vec() }
+        Self { family: task.family(), prior: task.prior_natural(), floor: task.model.rules().floor(), damping: task.damping.to_vec() }
     }
 
     /// A rule from its parts; `prior` are natural parameters.

@@ -10,12 +10,11 @@
 //! * *Everywhere*: e to the predictor is a number of the computer only up to `OVERFLOW`. Where the prior's reach is beyond it (powers of a number that was not scaled), it is refused for
 //!   log rates and log hazards.
 
+use dp_pvi_models::spec::check::invalid;
+use dp_pvi_models::spec::words::Short;
+use dp_pvi_models::spec::{Prior, TaskError};
+use dp_pvi_models::{ModelSpec, PredictorScale};
 use dp_pvi_schema::{LabelKind, Schema};
-
-use crate::spec::check::invalid;
-use crate::spec::words::Short;
-use crate::spec::{Prior, TaskError};
-use crate::{ModelSpec, PredictorScale};
 
 /// Longest span of an offset on a logarithm's scale.
 const LOG_SPAN: f64 = 30.0;
