@@ -25,8 +25,6 @@ impl Interval {
 pub struct Level(f64);
 
 impl Level {
-    /// 90 %.
-    pub const NINETY: Self = Self(0.90);
     /// 95 %.
     pub const NINETY_FIVE: Self = Self(0.95);
 

@@ -151,7 +151,7 @@ impl Fine {
     }
 }
 
-/// Splits of a ladder that cuts each bin into 2^j cells: none, [2], [4], [4, 2], [4, 4], ….
+/// Splits of a ladder that cuts each bin into 2^j cells: none, `2`, `4`, `4, 2`, `4, 4`, ….
 #[must_use]
 pub fn splits(doublings: u32) -> Vec<u32> {
     let mut splits = vec![4; doublings as usize / 2];

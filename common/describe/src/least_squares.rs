@@ -9,7 +9,7 @@ use nalgebra::{DMatrix, DVector};
 use crate::{DescribeError, is_positive};
 
 /// Free cells of a system, at most: its matrix is dense.
-pub const MOST_PARAMETERS: usize = 3_000;
+pub(crate) const MOST_PARAMETERS: usize = 3_000;
 
 /// Columns and the pairs of them whose tables are asked for or observed.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +69,7 @@ impl Design {
     /// Columns with so many cells, and these pairs of them.
     ///
     /// # Errors
-    /// A column that is not there, a pair of one column, no cells, or more than [`MOST_PARAMETERS`] parameters.
+    /// A column that is not there, a pair of one column, no cells, or more than 3,000 parameters.
     pub fn new(sizes: Vec<usize>, pairs: &[[usize; 2]], total: Option<f64>) -> Result<Self, DescribeError> {
         let mut pairs: Vec<[usize; 2]> = pairs.iter().map(|[a, b]| [*a.min(b), *a.max(b)]).collect();
         pairs.sort_unstable();

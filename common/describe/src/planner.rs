@@ -117,7 +117,7 @@ pub struct Sector {
 
 /// Rounds of each of the two runs.
 const ROUNDS: usize = 60;
-/// Smaller shares are dropped after the first run.
+/// Smaller shares may be dropped after the first run.
 const LEAST_SHARE: f64 = 0.005;
 
 /// The best shares, and the objective there.
@@ -129,8 +129,7 @@ pub fn shares(sectors: &[Sector], candidates: usize) -> Result<(Vec<f64>, f64), 
     let mut shares = vec![1.0 / candidates as f64; candidates];
     for run in 0..2 {
         if run == 1 {
-            shares.iter_mut().filter(|share| **share < LEAST_SHARE).for_each(|share| *share = 0.0);
-            normalise(&mut shares);
+            drop_small(sectors, &mut shares);
         }
         for _ in 0..ROUNDS {
             let (_, slopes) = objective(sectors, &shares, true)?;
@@ -140,6 +139,21 @@ pub fn shares(sectors: &[Sector], candidates: usize) -> Result<(Vec<f64>, f64), 
     }
     let (value, _) = objective(sectors, &shares, false)?;
     Ok((shares, value))
+}
+
+/// Drops shares that are not worth a block of their own, but none that alone says something.
+fn drop_small(sectors: &[Sector], shares: &mut [f64]) {
+    #[allow(clippy::cast_precision_loss, reason = "a number of blocks")]
+    let least = LEAST_SHARE.min(0.5 / shares.len() as f64);
+    let mut small: Vec<usize> = (0..shares.len()).filter(|block| shares[*block] < least).collect();
+    small.sort_by(|a, b| shares[*a].total_cmp(&shares[*b]));
+    for block in small {
+        let before = std::mem::replace(&mut shares[block], 0.0);
+        if objective(sectors, shares, false).is_err() {
+            shares[block] = before;
+        }
+    }
+    normalise(shares);
 }
 
 fn normalise(shares: &mut [f64]) {

@@ -75,12 +75,12 @@ impl Grid {
         if !has_below {
             grid.push(0.0, 0.0, 0.0);
         }
-        for cell in 0..cells - usize::from(has_above) {
+        for (cell, row) in rows.iter().enumerate().take(cells - usize::from(has_above)) {
             // Var(F + x) = Var F + 2 Cov(F, x) + Var x.
             let before: f64 = (0..cell).map(|other| fine.covariance[(cell, other)]).sum();
             sum += fine.counts[cell];
             variance += 2.0 * before + fine.covariance[(cell, cell)];
-            with_present += rows[cell];
+            with_present += row;
             grid.push(sum, variance, with_present);
         }
         Ok(grid)

@@ -146,6 +146,6 @@ mod tests {
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].survival, rows[0].interval.upper), (1.0, 1.0));
         assert!(rows[0].interval.lower < 0.9 && rows[1].survival < 1.0);
-        assert!(life_table(&counts([1.0, 1.0, 1.0], [0.0; 3], -50.0), Level::NINETY).is_empty());
+        assert!(life_table(&counts([1.0, 1.0, 1.0], [0.0; 3], -50.0), Level::NINETY_FIVE).is_empty());
     }
 }

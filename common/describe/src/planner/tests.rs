@@ -170,3 +170,17 @@ fn what_cannot_be_planned_is_refused() {
         assert!(plan(&columns, &wanted, Relation::ReplaceOne, true).is_err(), "{wanted:?}");
     }
 }
+
+/// Hundreds of blocks have shares far below 0.005 each, and an item of next to no importance has a block of which nothing else tells: neither is dropped.
+#[test]
+fn a_block_that_alone_says_something_is_kept() {
+    let columns: Vec<Column> = (0..=300).map(|_| level(5)).collect();
+    let wanted: Vec<Wanted> = (1..=300).map(|place| table(&[0, place], 1.0)).collect();
+    let found = plan(&columns, &wanted, Relation::ReplaceOne, true).unwrap();
+    let has = |wanted: &[usize]| found.blocks.iter().any(|(block, _)| *block == Candidate::Table(wanted.to_vec()));
+    assert!((1..=300).all(|place| has(&[0, place])));
+    let moment = Wanted { output: Output::Moment, importance: 1e-8 };
+    let found = plan(&columns[..2], &[table(&[0, 1], 1.0), moment], Relation::ReplaceOne, true).unwrap();
+    let share = found.blocks.iter().find(|(block, _)| *block == Candidate::Moment { item: 1 }).unwrap().1;
+    assert!(share > 0.0 && share < 0.001, "{share}");
+}
