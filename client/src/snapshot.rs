@@ -299,15 +299,13 @@ impl Snapshot {
         let (schema, source) = (self.asked(task)?, &self.source);
         let file = if self.is_on_disk(task) { source.on_disk.as_deref().map(cache_in).transpose()? } else { None };
         let made = match (&source.engine, file) {
-            (Some(engine), Some(file)) => return Ok(source.over_slots(engine.units(&self.read, &schema, file)?)),
+            (Some(engine), Some(file)) => engine.units(&self.read, &schema, file)?,
             (_, file) => self.read.units(&schema, source.slots, file).map_err(local)?,
         };
         // For the people here, and nothing stops: a task must not ask by what a site does.
-        if made.left_out > 0 {
-            tracing::warn!(
-                "PRIVATE: the task's formula leaves out {} records more, of units with more entries than are held of one",
-                made.left_out
-            );
+        let reasons = [(made.without_outcome, "without an outcome"), (made.left_out, "of units with more entries than are held of one")];
+        for (records, why) in reasons.into_iter().filter(|(records, _)| *records > 0) {
+            tracing::warn!("PRIVATE: the task's formula leaves out {records} records more, {why}");
         }
         Ok(source.over_slots(made.units))
     }

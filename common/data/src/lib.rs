@@ -119,10 +119,13 @@ impl Snapshot {
     /// [`DataError::Cache`]: the disk is full; [`DataError::Unread`]; [`DataError::Table`]: more than a table holds.
     pub fn units(&self, schema: &Schema, slots: Option<u64>, file: Option<File>) -> Result<Made, DataError> {
         Ok(match file {
-            Some(file) => Made { units: Units::stored(Box::new(OfMany(self.held.cache(schema, file)?))), left_out: 0 },
+            Some(file) => {
+                let (cache, without_outcome) = self.held.cache(schema, file)?;
+                Made { units: Units::stored(Box::new(OfMany(cache))), left_out: 0, without_outcome }
+            }
             None => {
-                let (table, left_out) = self.held.table(schema, slots)?;
-                Made { units: Units::new(table), left_out }
+                let (table, [left_out, without_outcome]) = self.held.table(schema, slots)?;
+                Made { units: Units::new(table), left_out, without_outcome }
             }
         })
     }

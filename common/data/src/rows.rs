@@ -11,10 +11,11 @@ use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::content::Content;
 use dp_pvi_schema::formula::{Cell, Record, RowSpace};
 use dp_pvi_schema::public::Extra;
-use dp_pvi_schema::{ColumnKind, Schema};
+use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 
 use crate::cache::{Cache, Place, Writer};
-use crate::error::DataError;
+use crate::encode::Fault;
+use crate::error::{CellProblem, DataError};
 
 /// Units that are read at once of those that are not in memory.
 const WINDOW: usize = 1 << 12;
@@ -41,6 +42,8 @@ pub struct Made {
     pub units: dp_pvi_privacy::Units<RecordTable>,
     /// Records of units with more entries than are held of one: they contribute nothing. For the people at the site.
     pub left_out: u64,
+    /// Records without an outcome: they contribute nothing. For the people at the site.
+    pub without_outcome: u64,
 }
 
 /// Number of places of a record of cells.
@@ -70,14 +73,17 @@ pub fn fits(schema: &Schema, slots: Option<u64>) -> Result<(), u64> {
 /// The cells of one record, one a column, and whether each had no value.
 #[derive(Default)]
 pub(crate) struct Cells {
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) filled: Vec<bool>,
+    cells: Vec<Cell>,
+    filled: Vec<bool>,
+    /// As they stand in the file: not clamped, and without what stands in.
+    found: Vec<Option<f64>>,
 }
 
 impl Cells {
     pub(crate) fn clear(&mut self) {
         self.cells.clear();
         self.filled.clear();
+        self.found.clear();
     }
 
     /// The next column's: the number in the unit of the file, or the level; none where there is no value.
@@ -91,6 +97,7 @@ impl Cells {
         };
         self.cells.push(cell);
         self.filled.push(value.is_none());
+        self.found.push(value);
     }
 
     /// Puts what follows from other cells in the places of missing numbers.
@@ -99,6 +106,32 @@ impl Cells {
             if self.filled[fill.column()] {
                 self.cells[fill.column()] = Cell::Number(fill.value(&self.cells));
             }
+        }
+    }
+}
+
+/// The outcome of a record and what belongs to it.
+///
+/// # Errors
+/// It has none: nothing stands in for a missing outcome, and a number that is not whole is no count.
+pub(crate) fn target(schema: &Schema, cells: &Cells) -> Result<(f64, Extra), Fault> {
+    let found = |part: usize| {
+        let field = schema.outcome()[part];
+        cells.found[field].ok_or(Fault { field, problem: CellProblem::Missing })
+    };
+    match &schema.label().kind {
+        LabelKind::Absent => Ok((0.0, Extra::NONE)),
+        LabelKind::Binary { .. } | LabelKind::Classes { .. } => Ok((found(0)?, Extra::NONE)),
+        LabelKind::Number { rule, whole } => match found(0)? {
+            count if *whole && count.fract() != 0.0 => Err(Fault { field: schema.outcome()[0], problem: CellProblem::NotACount }),
+            value => Ok((rule.encode(value), Extra::NONE)),
+        },
+        LabelKind::Survival(rule) => {
+            let (time, event) = (found(0)?, found(1)?);
+            let entry = rule.entry.as_ref().map_or(Ok(0.0), |entry| found(2).map(|value| entry.rule.encode(value)))?;
+            // Nobody is watched beyond the range: an event there is none before it.
+            let event = event != 0.0 && time <= rule.time.upper;
+            Ok((rule.time.encode(time), Extra { event, entry, ..Extra::NONE }))
         }
     }
 }
@@ -149,6 +182,7 @@ struct Maker<'s> {
     place: Place,
     room: Option<u64>,
     left_out: u64,
+    without_outcome: u64,
     cells: Cells,
     row: Row,
     /// The records of a unit: their entries so far, and what they have beside them.
@@ -166,7 +200,18 @@ impl<'s> Maker<'s> {
             None => (Place::Memory(RecordTable::builder(dimension)), room(schema, slots)),
         };
         let (cells, row) = (Cells::default(), Row::default());
-        Self { schema, place, room, left_out: 0, cells, row, indices: Vec::new(), values: Vec::new(), records: Vec::new() }
+        Self {
+            schema,
+            place,
+            room,
+            left_out: 0,
+            without_outcome: 0,
+            cells,
+            row,
+            indices: Vec::new(),
+            values: Vec::new(),
+            records: Vec::new(),
+        }
     }
 
     /// Reads a record's cells.
@@ -195,11 +240,15 @@ impl<'s> Maker<'s> {
                     break;
                 }
                 self.open(record);
+                let Ok((target, extra)) = target(self.schema, &self.cells) else {
+                    self.without_outcome += 1;
+                    continue;
+                };
                 self.row.make(self.schema, &mut self.cells);
                 self.indices.extend_from_slice(&self.row.indices);
                 self.values.extend_from_slice(&self.row.values);
-                let extra = Extra { weight: self.row.weight, ..record.extra };
-                self.records.push((self.indices.len(), record.target, self.row.offset, extra));
+                let extra = Extra { weight: self.row.weight, ..extra };
+                self.records.push((self.indices.len(), target, self.row.offset, extra));
             }
             self.place.start_unit();
             self.place.holds()?;
@@ -250,11 +299,11 @@ impl Held {
         }
     }
 
-    /// The units in memory, and how many records have no room in it.
-    pub(crate) fn table(&self, schema: &Schema, slots: Option<u64>) -> Result<(RecordTable, u64), DataError> {
+    /// The units in memory, and how many records have no room in it and no outcome.
+    pub(crate) fn table(&self, schema: &Schema, slots: Option<u64>) -> Result<(RecordTable, [u64; 2]), DataError> {
         match self {
-            Self::Rows(table) => return Ok((table.clone(), 0)),
-            Self::Kept(cache) => return Ok((cache.whole()?, 0)),
+            Self::Rows(table) => return Ok((table.clone(), [0; 2])),
+            Self::Kept(cache) => return Ok((cache.whole()?, [0; 2])),
             Self::Memory(_) | Self::Disk(_) => {}
         }
         let mut maker = Maker::new(schema, slots, None);
@@ -263,20 +312,20 @@ impl Held {
             Place::Memory(table) => table.finish(),
             Place::Disk(writer) => writer.finish()?.whole()?,
         };
-        Ok((table, maker.left_out))
+        Ok((table, [maker.left_out, maker.without_outcome]))
     }
 
-    /// The units in a private file.
-    pub(crate) fn cache(&self, schema: &Schema, file: File) -> Result<Arc<Cache>, DataError> {
+    /// The units in a private file, and how many records have no outcome.
+    pub(crate) fn cache(&self, schema: &Schema, file: File) -> Result<(Arc<Cache>, u64), DataError> {
         match self {
-            Self::Rows(table) => return Cache::of(table, file).map(Arc::new),
-            Self::Kept(cache) => return Ok(Arc::clone(cache)),
+            Self::Rows(table) => return Ok((Arc::new(Cache::of(table, file)?), 0)),
+            Self::Kept(cache) => return Ok((Arc::clone(cache), 0)),
             Self::Memory(_) | Self::Disk(_) => {}
         }
         let mut maker = Maker::new(schema, None, Some(file));
         self.give(&mut maker)?;
         match maker.place {
-            Place::Disk(writer) => writer.finish().map(Arc::new),
+            Place::Disk(writer) => Ok((Arc::new(writer.finish()?), maker.without_outcome)),
             Place::Memory(table) => unreachable!("rows of {} entries that go into a file are not in memory", table.finish().dimension()),
         }
     }
@@ -297,7 +346,7 @@ mod tests {
     fn made(rows: &str, unit_column: bool, room: u64) -> (RecordTable, u64) {
         let head = if unit_column { "unit_column = \"patient\"\n" } else { "other_columns = \"ignore\"\n" };
         let text = format!(
-            "{head}[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
+            "{head}[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
              centre = 0\nscale = 1\n"
         );
         let schema = Schema::parse(&text).unwrap().with_formula("y ~ x", &[]).unwrap();
