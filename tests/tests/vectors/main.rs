@@ -1,15 +1,16 @@
 //! Golden vectors: numbers that independent programs computed, against the engine.
 //!
 //! `cargo test -p dp-pvi-tests --test vectors` reads the file that `DP_PVI_VECTORS` names, by default `inference.json` of
-//! `tests/vectors` and then `regression.json`, and tells them apart by their keys. Of `inference.json` it prints one line for every
+//! `tests/vectors` and then `regression.json` and `defaults.json`, and tells them apart by their keys. Of `inference.json` it prints one line for every
 //! second-level key (for every first-level key that holds one result only):
 //! `logreg.mean_field_optimum ok`, `… skipped` where the engine has no such room yet, `FAIL …` otherwise, with a failing exit.
-//! Of `regression.json`: see `regression/mod.rs`. All sizes are read from the file. Inputs (data, priors, constants) have no line of their own; the checks that use them do.
+//! Of `regression.json`: see `regression/mod.rs`; of `defaults.json`: see `defaults/mod.rs`. All sizes are read from the file. Inputs (data, priors, constants) have no line of their own; the checks that use them do.
 #![allow(clippy::print_stdout, reason = "a test program that reports lines")]
 
 mod arithmetic;
 mod bcm;
 mod client_level;
+mod defaults;
 mod ep;
 mod expfam;
 mod federation;
@@ -105,7 +106,7 @@ const HEADER: &[&str] = &["version", "tolerance"];
 fn main() -> ExitCode {
     let failures = match std::env::var_os("DP_PVI_VECTORS") {
         Some(path) => file(&PathBuf::from(path)),
-        None => file(&vectors("inference.json")).and_then(|failures| Ok(failures + beside("regression.json")?)),
+        None => file(&vectors("inference.json")).and_then(|failures| Ok(failures + beside("regression.json")? + beside("defaults.json")?)),
     };
     match failures {
         Ok(0) => ExitCode::SUCCESS,
@@ -135,7 +136,11 @@ fn file(path: &Path) -> Result<usize, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     let file: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("{}: not JSON: {e}", path.display()))?;
     let root = Node::root(&file);
-    if regression::is_this(&root)? { regression::run(&root) } else { run(&root) }
+    match (regression::is_this(&root)?, defaults::is_this(&root)?) {
+        (true, _) => regression::run(&root),
+        (_, true) => defaults::run(&root),
+        _ => run(&root),
+    }
 }
 
 /// Prints a line for every key and returns the number of failures.
