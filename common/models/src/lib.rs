@@ -39,6 +39,7 @@ pub mod weibull_regression;
 use std::fmt::Display;
 use std::sync::Arc;
 
+pub use dp_pvi_numerics::learned_scale::LearnedScale;
 pub use model::{ModelEntry, ModelFamily, ModelOptions, ModelSpec};
 
 use crate::latent_dirichlet::LatentDirichletSpec;
@@ -53,7 +54,6 @@ use crate::spec::{Prior, PriorSpec, TaskError};
 use crate::survival::SurvivalModel;
 use dp_pvi_expfam::InvalidParameters;
 use dp_pvi_numerics::floor::PrecisionFloor;
-use dp_pvi_numerics::observation::Precision;
 use dp_pvi_schema::Schema;
 
 /// What a model says about itself.
@@ -296,19 +296,6 @@ pub struct PredictorBounds {
     pub curvature: f64,
     /// Largest k for which r² + k²c² ≤ r̄² at every record, where the model has one.
     pub free_curvature: Option<f64>,
-}
-
-/// A scale of observations that a run learns: see [`dp_pvi_numerics::observation`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LearnedScale {
-    /// Prior of ϖ = 1/σ².
-    pub prior: Precision,
-    /// No record's t = c((y − a)² + s²) is above this; none is below 0.
-    pub largest: f64,
-    /// Information of one observation about ln σ², where the model is right.
-    pub information: f64,
-    /// κ: an error δ of the coefficients makes the sum of all t larger by κ δᵀHδ, to second order, H their information.
-    pub excess: f64,
 }
 
 /// What the blocks of one record's natural gradient are no longer than.
