@@ -118,16 +118,26 @@ fn check_second_place(private: &PrivateData, rows: usize) -> Result<()> {
     ))
 }
 
+/// Refuses a ledger or a second place behind a link, also one that leads nowhere: the disk behind it may be away.
+///
+/// # Errors
+/// Which is a link.
+pub(crate) fn refuse_links(private: &PrivateData) -> Result<()> {
+    for (field, file) in [("data.ledger", &private.ledger), ("data.ledger_head", &private.ledger_head)] {
+        if std::fs::symlink_metadata(file).is_ok_and(|about| about.file_type().is_symlink()) {
+            return Err(ClientError::config(field, format!("{} is a link: name the file itself", file.display())));
+        }
+    }
+    Ok(())
+}
+
 fn check_files(private: &PrivateData) -> Result<()> {
+    refuse_links(private)?;
     for (field, file) in [("data.ledger", &private.ledger), ("data.ledger_head", &private.ledger_head)] {
         match std::fs::symlink_metadata(file) {
             // Whether it has to be there is the caller's matter.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(ClientError::Unavailable(format!("{}: {e}", file.display()).into())),
-            // Whoever may change the link chooses the ledger.
-            Ok(about) if about.file_type().is_symlink() => {
-                return Err(ClientError::config(field, format!("{} is a link: name the file itself", file.display())));
-            }
             Ok(_) => keys::check_private(field, file)?,
         }
         keys::check_folder_of(field, file)?;

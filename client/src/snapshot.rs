@@ -305,7 +305,8 @@ impl Snapshot {
         // For the people here, and nothing stops: a task must not ask by what a site does.
         if made.left_out > 0 {
             tracing::warn!(
-                "PRIVATE: the task's formula leaves out {} records more, of units with more entries than are held of one",
+                "PRIVATE: {} records more contribute nothing to this task: their count is not whole, their time ends before it begins, or their unit has more entries by the \
+                 formula than are held of one. Are the columns the right ones?",
                 made.left_out
             );
         }

@@ -34,6 +34,7 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
     let path = private.ledger.display();
+    ledger::refuse_links(private)?;
     let place = SecondPlace::at(&private.ledger_head);
     let kept = place.head(&key)?;
     screen::before_ledger(config);
@@ -113,6 +114,7 @@ pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
 /// A ledger that is there; a backup that is damaged, of another data set, behind the second place, or behind what a `posterior` says that this site signed; the disk.
 pub fn restore(config: &Config, from: &Path, lost: Option<u64>, posterior: Option<&Path>, output: Output) -> Result<()> {
     let private = config.private()?;
+    ledger::refuse_links(private)?;
     let key = keys::identity(&config.tls.identity)?;
     let store = ViewStore::open(from)?;
     if store.on_disk() == OnDisk::NotYet {

@@ -11,7 +11,7 @@ use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_schema::content::Content;
 use dp_pvi_schema::formula::{Cell, Record, RowSpace};
 use dp_pvi_schema::public::Extra;
-use dp_pvi_schema::{ColumnKind, Schema};
+use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 
 use crate::cache::{Cache, Place, Writer};
 use crate::error::DataError;
@@ -39,7 +39,8 @@ pub(crate) enum Held {
 pub struct Made {
     /// Behind the release gate.
     pub units: dp_pvi_privacy::Units<RecordTable>,
-    /// Records of units with more entries than are held of one: they contribute nothing. For the people at the site.
+    /// Records that contribute nothing to this task: of units with more entries than are held of one, counts that are not whole, times that end before they begin. For the
+    /// people at the site.
     pub left_out: u64,
 }
 
@@ -194,6 +195,11 @@ impl<'s> Maker<'s> {
                 if self.is_full() {
                     break;
                 }
+                // A function of the record alone.
+                if !is_counted(self.schema, record) {
+                    self.left_out += 1;
+                    continue;
+                }
                 self.open(record);
                 self.row.make(self.schema, &mut self.cells);
                 self.indices.extend_from_slice(&self.row.indices);
@@ -217,6 +223,12 @@ impl<'s> Maker<'s> {
         }
         Ok(())
     }
+}
+
+/// Whether a record's label is one that the task can use: a whole number, where counts are asked for, and no time that ends before it begins.
+fn is_counted(schema: &Schema, record: RecordView<'_>) -> bool {
+    let is_whole = !schema.has_whole_label() || record.target.fract() == 0.0;
+    is_whole && !(matches!(schema.label().kind, LabelKind::Survival(_)) && record.extra.entry > record.target)
 }
 
 impl Held {

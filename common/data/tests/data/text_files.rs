@@ -1,6 +1,6 @@
 //! CSV files, good and bad, through the public functions.
 
-use dp_pvi_data::{CellProblem, DataError, inspect, load, load_for_prediction, load_public};
+use dp_pvi_data::{CellProblem, DataError, inspect, load, load_for_prediction, load_for_run, load_public};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
@@ -378,6 +378,11 @@ fn a_count_that_is_not_whole_is_no_label() {
     let kept = load_public(&counts("invalid = \"drop\"\n"), &files, None).unwrap().into_inner();
     assert_eq!(kept.records().map(|record| record.target).collect::<Vec<_>>(), [2.0, 3.0]);
     assert_eq!(inspect(&counts(""), &files).unwrap().columns.last().unwrap().counts.invalid, 1);
+    // In a run the site reads its records before it knows the task.
+    let plain = Schema::parse(&text("")).unwrap();
+    let read = load_for_run(&plain, &files, &[1; 32]).unwrap();
+    assert_eq!(read.units(&counts(""), None, None).unwrap().left_out, 1);
+    assert_eq!(read.units(&plain, None, None).unwrap().left_out, 0);
     // A model of numbers has no such rule.
     assert_eq!(load_public(&Schema::parse(&text("")).unwrap(), &files, None).unwrap().into_inner().records().count(), 3);
 }
