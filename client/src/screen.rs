@@ -111,6 +111,14 @@ pub(crate) fn standing(config: &Config, schema: &LocalSchema, screen: &Screen) -
     standing_of(&read(&place(config))?, config, schema, screen)
 }
 
+/// Whether an earlier start halted the data set, and nobody has confirmed since.
+///
+/// # Errors
+/// [`ClientError::Unavailable`]: the state folder.
+pub(crate) fn is_halted(config: &Config) -> Result<bool> {
+    Ok(read(&place(config))?.halted)
+}
+
 fn standing_of(state: &State, config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
     let covers = |confirmed: &Confirmed| confirmed.schema == schema.hash() && percent(screen) <= confirmed.percent;
     let is_over = screen.share() > config.data.halt_above && !state.confirmed.as_ref().is_some_and(covers);

@@ -329,6 +329,15 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     let mut warnings = task.warnings();
     warnings.extend(expiry::warnings(&validities, now));
     warnings.extend(design::unlisted(&task, &credentials.enrolled));
+    let (least, most) = (config.phases.min_sites, config.phases.max_sites);
+    if let Some(sites) = credentials.enrolled.sites() {
+        if sites < least {
+            warnings.push(format!("{sites} sites are enrolled, and [phases] min_sites = {least}: no run can begin before more are"));
+        }
+        if sites > most {
+            warnings.push(format!("{sites} sites are enrolled, and [phases] max_sites = {most}: `run` will refuse that"));
+        }
+    }
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if let (Some(file), Some(prospect)) = (drawing, &prospect) {
         if let Some(drawing) = dp_pvi_results::account::draw(prospect) {

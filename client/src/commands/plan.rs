@@ -23,7 +23,7 @@ use crate::output::{Output, epsilon, json_number, name_of};
 use crate::run::{self, Approval};
 use crate::snapshot::LocalSchema;
 use crate::transport::GrpcTransport;
-use crate::{approvals, keys, tls, train};
+use crate::{approvals, keys, screen, tls, train};
 
 /// More further runs than this are not counted.
 const MOST_RUNS: u64 = 1000;
@@ -339,6 +339,13 @@ fn objections(
     }
     if !config.policy.allow_trust.contains(&task.privacy.trust) {
         object(format!("[policy] allow_trust does not list {}", name_of(&task.privacy.trust)));
+    }
+    if screen::is_halted(config)? {
+        object("the data set is halted: too many of its records contribute nothing (`dp-pvi-client data inspect` says why, `data confirm` opens it)".into());
+    }
+    let most = task.most_units().map_err(|e| ClientError::Version(Problem::of(e)))?;
+    if private.nominal_units > most {
+        object(format!("nominal_units is {}, and the task takes at most {most} units of a site (max_units)", private.nominal_units));
     }
     let (tick, least) = (task.release_tick_seconds, config.policy.min_release_tick_seconds);
     if tick < least {
