@@ -68,10 +68,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "unsealed",
         ],
     ),
-    (
-        "server",
-        &["accounting", "models", "names", "posterior", "privacy", "programs", "proto", "protocol", "results", "schema", "secagg"],
-    ),
+    ("server", &["accounting", "models", "names", "posterior", "privacy", "programs", "proto", "protocol", "results", "schema", "secagg"]),
     (
         "client",
         &[
