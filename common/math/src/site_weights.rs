@@ -6,12 +6,11 @@
 //!
 //! **Source**: this project; the weights are those of a random-effects mean.
 
-use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
-
-/// v: the noise that is left on a coordinate of one site after all visits which have this share of the budget, z the run's noise multiplier.
+/// v: the variance of the noise that is left on a coordinate of one site after all visits which have this share of the budget; `noise` is the standard deviation that one visit
+/// with the whole budget would have, the run's noise multiplier times the clipping norm.
 #[must_use]
-pub fn noise_variance(z: NoiseMultiplier, clip: ClipNorm, share: f64) -> f64 {
-    (z.get() * clip.get()).powi(2) / share
+pub fn noise_variance(noise: f64, share: f64) -> f64 {
+    noise.powi(2) / share
 }
 
 /// a_m of sites with these units; the largest is 1. `information` is i.

@@ -125,7 +125,7 @@ pub(super) fn number(entry: &Entry<'_>) -> Outcome {
 pub(super) fn weights_of_sites(entry: &Entry<'_>) -> Outcome {
     let z = NoiseMultiplier::new(entry.number("z")?).map_err(message)?;
     let clip = ClipNorm::new(entry.number("clip_norm")?).map_err(message)?;
-    let noise = site_weights::noise_variance(z, clip, entry.number("gradient_share")?);
+    let noise = site_weights::noise_variance(z.get() * clip.get(), entry.number("gradient_share")?);
     let units = entry.inputs.at("units")?;
     let weights = site_weights::weights(&units, entry.number("information_of_a_record")?, noise);
     entry.is("noise_variance", [noise])?;
