@@ -167,7 +167,7 @@ fn what_the_ledger_has_is_compared() {
     refused(&file, &task, &[], "charged nothing for run 0");
     refused(&file, &task, &rows(&task, 2)[1..], "charged nothing for run 0");
     let twice = [rows(&task, VISITS), rows(&task, 1)[1..].to_vec()].concat();
-    refused(&file, &task, &twice, "charge 5 of the run");
+    refused(&file, &task, &twice, "charge 5 matches no remaining visit");
     // Another plan than the task's.
     let mut more = rows(&task, 2);
     let RowBody::Planned { joint, .. } = &mut more[0].0.body else { panic!() };
