@@ -474,25 +474,6 @@ fn a_run_that_is_charged_is_paid_to_its_end_whichever_visits_came() {
 }
 
 /// A run that the budget does not pay to its end is not begun: the rounds before would be charged for nothing.
-/// `forget`: what was paid for and has not left stays here, and the same run is not charged again.
-#[test]
-fn a_run_that_was_given_up_gets_nothing_more_from_this_site() {
-    let task = private(|_| {});
-    let (mut desk, disk, mut one, start) = asked(&task);
-    let kept = train(&mut one, &start, [0.1, 0.2, -1.0, -2.0]);
-    drop(one);
-    let mut books = ledger("a", &disk, budget()).unwrap();
-    let before = books.losses().joint.epsilon.get();
-    books.give_up(&kept.release.run).unwrap();
-    assert!(books.state(&kept.release) == Some(ReleaseState::Settled { included: false }) && books.losses().joint.epsilon.get() < before);
-    let (rows, spent) = (books.rows().len(), books.losses().joint.epsilon.get());
-    drop(books);
-    let mut again = site("a", &disk);
-    welcome(&mut again, &mut desk).unwrap();
-    assert!(matches!(again.on_next(next(&next_round(&start, Vec::new(), |_| {}))), Err(SiteError::GivenUp(_))));
-    assert_eq!((again.ledger().rows().len(), again.ledger().losses().joint.epsilon.get()), (rows, spent));
-}
-
 #[test]
 fn a_run_that_the_budget_does_not_pay_to_the_end_is_not_begun() {
     let task = private(|_| ());

@@ -69,3 +69,22 @@ fn a_closed_reservation_is_never_run_again_and_the_round_is_refused() {
 fn dp_visits() -> ResolvedTask {
     task("schedule = \"synchronous\"\nrounds = 2\ndamping = 0.5\nupdate = \"dp-optimisation\"\nmeasured = false", "epsilon = 1.0", 2)
 }
+
+/// `forget`: what was paid for and has not left stays here, and the same run is not charged again.
+#[test]
+fn a_run_that_was_given_up_gets_nothing_more_from_this_site() {
+    let task = private(|_| {});
+    let (mut desk, disk, mut one, start) = asked(&task);
+    let kept = train(&mut one, &start, [0.1, 0.2, -1.0, -2.0]);
+    drop(one);
+    let mut books = ledger("a", &disk, budget()).unwrap();
+    let before = books.losses().joint.epsilon.get();
+    books.give_up(&kept.release.run).unwrap();
+    assert!(books.state(&kept.release) == Some(ReleaseState::Settled { included: false }) && books.losses().joint.epsilon.get() < before);
+    let (rows, spent) = (books.rows().len(), books.losses().joint.epsilon.get());
+    drop(books);
+    let mut again = site("a", &disk);
+    welcome(&mut again, &mut desk).unwrap();
+    assert!(matches!(again.on_next(next(&next_round(&start, Vec::new(), |_| {}))), Err(SiteError::GivenUp(_))));
+    assert_eq!((again.ledger().rows().len(), again.ledger().losses().joint.epsilon.get()), (rows, spent));
+}
