@@ -206,7 +206,7 @@ fn execute(cli: Cli) -> Result<()> {
                 return output.files("posterior without a site", &[export::export_without(&config, &site, &directory)?]);
             }
             if let Some(file) = &transcript {
-                config.refuse_to_overwrite(file)?;
+                crate::task::refuse_to_overwrite(&config, file)?;
             }
             let exported = export::export(&config, &directory)?;
             if let Some(file) = transcript {
@@ -316,7 +316,7 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
 fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option<&Path>), output: &Output) -> Result<()> {
     let Resolved { task, tried } = resolve_with_rounds(config)?;
     for file in file.into_iter().chain(drawing) {
-        config.refuse_to_overwrite(file)?;
+        crate::task::refuse_to_overwrite(config, file)?;
     }
     if let Some(file) = file {
         crate::files::replace(file, &task.to_bytes())?;

@@ -12,7 +12,6 @@ use std::time::Duration;
 use dp_pvi_names::ClientId;
 use dp_pvi_programs::environment::{PREFIX, to_blame};
 use dp_pvi_programs::identity::check_federation;
-use dp_pvi_programs::outputs::overwritten;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::driver::LONGEST_PAUSE;
 use serde::Deserialize;
@@ -45,29 +44,6 @@ pub struct Config {
     pub phases: Phases,
     /// Name of the second party of aggregated runs, as it is enrolled.
     pub summer: Option<ClientId>,
-}
-
-impl Config {
-    /// Refuses an output in the place of a file that this configuration names, or of the server's state.
-    ///
-    /// # Errors
-    /// Which file it is.
-    pub(crate) fn refuse_to_overwrite(&self, output: &Path) -> Result<()> {
-        let TlsFiles { ca, cert, key, identity, crl, enrolled } = &self.tls;
-        let schema = crate::task::schema(self).unwrap_or_default();
-        let own = [&self.task, &schema, &self.store.database, ca, cert, key, identity, crl, enrolled].map(PathBuf::as_path);
-        match overwritten(output, own) {
-            None => Ok(()),
-            Some(own) => Err(ServerError::Usage(
-                format!(
-                    "{}: the server needs this file ({}), and an output would take its place: name another one",
-                    output.display(),
-                    own.display()
-                )
-                .into(),
-            )),
-        }
-    }
 }
 
 /// Files that say who is who.

@@ -126,7 +126,11 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, posterior: Optio
     place.claim()?;
     let known = place.head(&key)?;
     let signed = match posterior {
-        Some(file) => has_what_was_signed(&backup, config, &predict::document(file)?, file)?,
+        Some(file) => {
+            let document = predict::document(file)?;
+            has_what_was_charged(&backup, config, &document, file)?;
+            has_what_was_signed(&backup, config, &document, file)?
+        }
         None => Ok(()),
     };
     let missing = missing([backup.check_kept(&mut place), signed], lost)?;
@@ -366,22 +370,6 @@ fn has_what_was_signed(
                 visible(config.site.name.as_str())
             )));
         }
-        let run = document
-            .task_hash
-            .parse()
-            .map(|task| RunId { task, number: document.run })
-            .map_err(|_| invalid("has no hash of a task".into()))?;
-        if statement.releases > 0 && !view::planned_runs(ledger.rows()).any(|planned| planned == run) {
-            return Err(ClientError::LedgerCorrupt(
-                format!(
-                    "{}: this site answered {} visits of run {}, and the ledger has no charge for that run: it is an older copy; restore a newer one",
-                    file.display(),
-                    statement.releases,
-                    run.number
-                )
-                .into(),
-            ));
-        }
         tracing::warn!(
             "{}: nothing in it says where this site's ledger ended, so it cannot show that rows after the run's charge are missing",
             file.display()
@@ -394,6 +382,26 @@ fn has_what_was_signed(
         LedgerError::Forked { seq: kept } => LedgerError::Apart { kept, place },
         other => other,
     }))
+}
+
+/// Whether a copy has the charge of a run in which this site answered, by the run's posterior.
+fn has_what_was_charged(ledger: &LedgerView, config: &Config, document: &PosteriorDocument, file: &Path) -> Result<()> {
+    let Some(statement) = document.privacy.iter().find(|statement| statement.site == config.site.name) else { return Ok(()) };
+    let invalid = |words: &str| ClientError::InvalidFile { file: file.to_owned(), message: words.to_owned().into() };
+    let task = document.task_hash.parse().map_err(|_| invalid("has no hash of a task"))?;
+    let run = RunId { task, number: document.run };
+    if statement.releases == 0 || view::planned_runs(ledger.rows()).any(|planned| planned == run) {
+        return Ok(());
+    }
+    Err(ClientError::LedgerCorrupt(
+        format!(
+            "{}: this site answered {} visits of run {}, and the ledger has no charge for that run: it is an older copy; restore a newer one",
+            file.display(),
+            statement.releases,
+            run.number
+        )
+        .into(),
+    ))
 }
 
 /// What a posterior is from which a site was divided out, and what of it a ledger can say.

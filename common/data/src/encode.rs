@@ -1,7 +1,7 @@
 //! One row through the schema: cells in, entries of the feature row and target out.
 
+use crate::cells::{Cells, Row as MadeRow};
 use crate::error::CellProblem;
-use crate::rows::{Cells, Row as MadeRow};
 use dp_pvi_records::{CellValue, RecordView, Row};
 use dp_pvi_schema::dates::{DateRule, NoDate};
 use dp_pvi_schema::public::Extra;

@@ -45,6 +45,7 @@ mod assemble;
 #[cfg(feature = "parquet")]
 mod blocks;
 mod cache;
+mod cells;
 mod changes;
 mod decode;
 mod distinct;

@@ -33,7 +33,7 @@ pub struct Cut {
 impl Cut {
     /// For a standard normal u.
     #[must_use]
-    pub fn of_normal(cut: f64) -> Self {
+    pub(crate) fn of_normal(cut: f64) -> Self {
         let outside = 2.0 * cdf(-cut);
         Self { mean: 0.0, slope: 1.0 - outside, variance: 1.0 - outside - 2.0 * cut * density(cut) + cut * cut * outside }
     }

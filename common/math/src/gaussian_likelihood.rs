@@ -54,7 +54,7 @@ pub struct Moments {
 impl Moments {
     /// Of a mixture with these weights, which add up to 1. `None` without a part.
     #[must_use]
-    pub fn of_mixture<'a>(parts: impl Iterator<Item = (f64, &'a Self)> + Clone) -> Option<Self> {
+    pub(crate) fn of_mixture<'a>(parts: impl Iterator<Item = (f64, &'a Self)> + Clone) -> Option<Self> {
         let mean = parts.clone().map(|(weight, part)| &part.mean * weight).reduce(|a, b| a + b)?;
         let square = |part: &Self| {
             let off = &part.mean - &mean;
@@ -133,7 +133,7 @@ impl GaussianLikelihood {
 
     /// ln N(y; Hm0, S + HΣ0H) up to a constant. `None` where a matrix is not positive definite.
     #[must_use]
-    pub fn log_evidence(&self, prior: &Independent) -> Option<f64> {
+    pub(crate) fn log_evidence(&self, prior: &Independent) -> Option<f64> {
         let (factor, residual) = self.foreseen(prior)?;
         let half_log_determinant: f64 = factor.l_dirty().diagonal().iter().map(|entry| entry.ln()).sum();
         Some(-0.5 * residual.dot(&factor.solve(&residual)) - half_log_determinant)

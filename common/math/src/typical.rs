@@ -101,7 +101,7 @@ impl Column {
 
     /// Mean of the squares of its entries, added up.
     #[must_use]
-    pub fn second_moment(&self) -> f64 {
+    pub(crate) fn second_moment(&self) -> f64 {
         match *self {
             Self::Number { .. } => self.spread().powi(2) + self.mean().powi(2),
             Self::Truth { share } => share.unwrap_or(0.5),
@@ -112,7 +112,7 @@ impl Column {
 
     /// The largest square of its entries, added up.
     #[must_use]
-    pub fn largest_square(&self) -> f64 {
+    pub(crate) fn largest_square(&self) -> f64 {
         match *self {
             Self::Number { range, centre, scale, .. } => range.map(|end| ((end - centre) / scale).powi(2)).into_iter().fold(0.0, f64::max),
             Self::Truth { .. } => 1.0,

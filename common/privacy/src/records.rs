@@ -27,7 +27,7 @@ use crate::inside::{Kept, withheld};
 use crate::mechanism::{MAX_UNITS, SumBound};
 use crate::parts::Elsewhere;
 use crate::shards::Grouping;
-use crate::stored::{Held, Stored, UnitStore, Unread};
+use crate::stored::{Held, Stored, UnitStore};
 pub use crate::table::UnitTable;
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_names::LatticeVector;
@@ -190,18 +190,20 @@ impl<T: UnitTable> Units<T> {
     pub(crate) fn count(&self) -> usize {
         self.table.source().count()
     }
+
     /// Reads units that are not in memory yet; for a function of the whole table, before it is called.
     ///
     /// # Errors
     /// The disk does not give what was written.
-    pub fn bring_into_memory(&self) -> Result<(), Unread> {
+    #[cfg(test)]
+    pub(crate) fn bring_into_memory(&self) -> Result<(), crate::stored::Unread> {
         self.table.whole().map(|_| ())
     }
 
     /// The whole table.
     ///
     /// # Panics
-    /// It is not in memory, and cannot be read: whoever wants the error asks [`Units::bring_into_memory`] first. It is about the disk and not about records.
+    /// It is not in memory, and cannot be read. It is about the disk and not about records.
     pub(crate) fn whole(&self) -> &T {
         self.table.whole().unwrap_or_else(|unread| panic!("{unread}"))
     }

@@ -2,7 +2,7 @@
 //!
 //! A table of [`Units`](crate::Units) can be in memory, or in a [`UnitStore`]: a private file, say, that a loader wrote. A sum ([`crate::mechanism`]) reads so many units
 //! at once as a thread takes, or only those of its sample, and forgets them; memory does not grow with the number of units. Terms are functions of units, so where the units come from changes no
-//! bit. A function over a whole table needs all of it in memory: it is read once, at the first of them or at [`Units::bring_into_memory`](crate::Units::bring_into_memory), and stays.
+//! bit. A function over a whole table needs all of it in memory: it is read once, at the first of them, and stays.
 //!
 //! # Privacy
 //! A disk that fails ends the release with [`Unread`], and nothing is released. That is the one error of a release that may come after a record was looked at. It is no function of what

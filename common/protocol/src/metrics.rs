@@ -114,7 +114,7 @@ impl HeldOutMetrics {
 }
 
 /// Number of bins of the probability integral transform.
-pub const PIT_BINS: usize = 10;
+pub(crate) const PIT_BINS: usize = 10;
 /// Central intervals whose coverage is reported.
 const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
 

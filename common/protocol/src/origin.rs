@@ -32,7 +32,7 @@ pub enum RowsBy {
 /// Relations that an origin may name.
 pub const RELATIONS: usize = 32;
 /// Bytes of the name of one: two names of 63 bytes and a point.
-pub const RELATION_BYTES: usize = 127;
+pub(crate) const RELATION_BYTES: usize = 127;
 
 impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -117,7 +117,7 @@ pub fn first_visit_tells(task: &ResolvedTask) -> bool {
 
 /// Whether a site can compute its part of a visit from this state, as far as that can be told without records: asked before the visit is paid for.
 #[must_use]
-pub fn is_state(task: &ResolvedTask, visit: u32, state: &[f64]) -> bool {
+pub(crate) fn is_state(task: &ResolvedTask, visit: u32, state: &[f64]) -> bool {
     if state.len() as u64 != task.state_len() || !state.iter().all(|number| number.is_finite()) {
         return false;
     }

@@ -181,7 +181,7 @@ impl PrivacyStatement {
     ///
     /// # Errors
     /// As [`compare`](Self::compare).
-    pub fn compare_at(&self, prices: &mut Prices, task: &ResolvedTask, booked: &[Booked]) -> Result<PrivacyLoss, StatementError> {
+    pub(crate) fn compare_at(&self, prices: &mut Prices, task: &ResolvedTask, booked: &[Booked]) -> Result<PrivacyLoss, StatementError> {
         let charges = task.visit_charges(0..task.visits())?;
         let mut plan: Vec<_> = charges.into_iter().map(|((event, fallback), count)| (Booked { event, fallback }, count)).collect();
         // Charges mostly come in the order of the plan: the search goes on where the last one was found.

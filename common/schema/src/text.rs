@@ -93,7 +93,7 @@ pub fn is_listed(listed: &[u8], text: &[u8]) -> bool {
 
 /// Whether a text is a truth value as programs write it.
 #[must_use]
-pub fn is_truth(text: &[u8]) -> bool {
+pub(crate) fn is_truth(text: &[u8]) -> bool {
     text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false")
 }
 

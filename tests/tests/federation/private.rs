@@ -251,7 +251,7 @@ fn every_plan_reads_what_check_writes() {
     assert_eq!(coefficients.len(), 3, "{forecast}");
     for coefficient in coefficients {
         let name = coefficient["name"].as_str().unwrap();
-        assert!(drawing.lines().any(|line| line == name), "{name} is not in {drawing}");
+        assert!(drawing.contains(&format!(">{name}</text>")), "{name} is not in {drawing}");
     }
     let spoken = run(&mut federation.server_command(&["check", "--units", "40,60"]));
     assert!(spoken.contains("forecast  100 records at 2 sites"), "{spoken}");

@@ -27,7 +27,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("inference", &["accounting", "math", "models", "names", "posterior", "privacy", "records"]),
     ("protocol", &["accounting", "math", "models", "names", "posterior", "privacy", "schema", "secagg"]),
     // For tests and the audit: server and client do not link it.
-    ("catalogue", &["accounting", "posterior"]),
+    ("catalogue", &["accounting", "models", "posterior"]),
     ("describe", &["accounting", "math"]),
     ("description", &["protocol"]),
     ("results", &["accounting", "exchange", "math", "models", "names", "posterior", "privacy", "protocol", "schema", "verifier"]),

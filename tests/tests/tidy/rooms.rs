@@ -331,6 +331,8 @@ const CIRCLES: &[(&str, &str, &str, &str)] = &[
     ("common/privacy/src", "", "stored", "parts"),
     // A mechanism asks executors for its sum, and they sum by its form.
     ("common/privacy/src", "", "mechanism", "parts"),
+    // The ledger keeps the masked part of a visit, and a mechanism takes a permit of the ledger.
+    ("common/privacy/src", "", "ledger", "mechanism"),
     // What is stored is signed, and the store takes what is signed.
     ("common/privacy/src", "ledger", "row", "store"),
     // What a server presents is loaded with the moment at which it ends, and refused once that has passed.

@@ -29,7 +29,7 @@ impl ResolvedTask {
     ///
     /// # Errors
     /// Why it never has one.
-    pub fn noise_is_known(&self) -> Result<(), Absent> {
+    pub(crate) fn noise_is_known(&self) -> Result<(), Absent> {
         self.update.rules().noise_aware().map(|_| ())
     }
 
@@ -51,7 +51,7 @@ impl ResolvedTask {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn noise_aware_without(&self, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
+    pub(crate) fn noise_aware_without(&self, history: &History, part: &Contribution) -> Result<Posterior, Absent> {
         self.update.rules().parted().ok_or(Absent::Unknown)?.without(&self.setting(), history, part)
     }
 

@@ -240,16 +240,19 @@ mod sealed {
 /// ```
 /// It cannot be masked twice (two masks of one share would tell their difference), nor called released:
 /// ```compile_fail
-/// use dp_pvi_privacy::{LatticeVector, mechanism::NoiseShare};
+/// use dp_pvi_names::LatticeVector;
+/// use dp_pvi_privacy::mechanism::NoiseShare;
 /// fn twice(share: NoiseShare<LatticeVector>, pad: &mut chacha20::ChaCha20Rng) { share.mask(pad); share.mask(pad); }
 /// ```
 /// ```compile_fail
-/// use dp_pvi_privacy::{LatticeVector, Released, mechanism::NoiseShare};
+/// use dp_pvi_names::LatticeVector;
+/// use dp_pvi_privacy::{Released, mechanism::NoiseShare};
 /// fn release(share: NoiseShare<LatticeVector>) -> Released<LatticeVector> { share.into() }
 /// ```
 /// Only this does:
 /// ```
-/// use dp_pvi_privacy::{LatticeVector, mechanism::{Masked, NoiseShare}};
+/// use dp_pvi_names::LatticeVector;
+/// use dp_pvi_privacy::mechanism::{Masked, NoiseShare};
 /// fn mask(share: NoiseShare<LatticeVector>, pad: &mut chacha20::ChaCha20Rng) -> Masked<LatticeVector> { share.mask(pad) }
 /// ```
 pub struct NoiseShare<T: sealed::Blind>(T);

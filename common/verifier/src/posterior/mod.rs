@@ -249,12 +249,9 @@ impl Posterior {
             sites.push((site, releases));
         }
         let signed = sites.iter().filter(|(_, releases)| *releases > 0).map(|(site, _)| site);
-        let all = signed.eq(witnesses.iter().map(|(site, ..)| site));
-        let keys: std::collections::BTreeSet<_> = witnesses.iter().map(|(.., key)| key).collect();
-        demand(
-            witnesses.is_empty() || all && keys.len() == witnesses.len(),
-            "not every site that answered has a `witness` of its own key, or one that did not has",
-        )?;
+        let keys = witnesses.iter().map(|(.., key)| key).collect::<std::collections::BTreeSet<_>>().len();
+        let all = signed.eq(witnesses.iter().map(|(site, ..)| site)) && keys == witnesses.len();
+        demand(witnesses.is_empty() || all, "not every site that answered has a `witness` of its own key, or one that did not has")?;
         let with_transcript = transcript.is_some();
         if let Some(transcript) = transcript {
             let transcript = Transcript::read(transcript, &hash, number)?;
