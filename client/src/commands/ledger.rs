@@ -128,8 +128,11 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, posterior: Optio
     let signed = match posterior {
         Some(file) => {
             let document = predict::document(file)?;
-            has_what_was_charged(&backup, config, &document, file)?;
-            has_what_was_signed(&backup, config, &document, file)?
+            let signed = has_what_was_signed(&backup, config, &document, file)?;
+            if signed.is_ok() {
+                has_what_was_charged(&backup, config, &document, file)?;
+            }
+            signed
         }
         None => Ok(()),
     };

@@ -190,5 +190,5 @@ fn one_liar_moves_the_sample_task_no_farther_than_the_page_says() {
     let [alike, records, noise, against, worst] = medians;
     assert!((2.2..2.7).contains(&alike) && (6.5..7.0).contains(&records) && (4.2..4.7).contains(&noise), "{medians:?}");
     assert!((1.8..2.2).contains(&against) && (11.0..11.6).contains(&worst), "{medians:?}");
-    assert!(draws.iter().all(|[_, records, noise, _, worst]| *worst < 1.1 * (records + noise)), "{draws:?}");
+    assert!(draws.iter().all(|[_, records, noise, _, worst]| *worst < 1.3 * (records + noise)), "{draws:?}");
 }

@@ -49,11 +49,9 @@ fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unprove
         }
         None => format!("not checked without a transcript: the number of the run (the file says {run}) and of rounds, which sites took part, their visits"),
     });
-    let ledgers = witnesses
-        .iter()
-        .flatten()
-        .map(|(site, row, key)| format!("key {key} signed that the ledger of {} ended at row {row}", shown(site)));
-    lines.extend(ledgers);
+    for (site, row, key) in witnesses.iter().flatten() {
+        lines.push(format!("key {key} signed that the ledger of {} ended at row {row}", shown(site)));
+    }
     lines.push("not checked: that this is the task that your site approved (compare its hash with `dp-pvi-client ledger export`)\nnot checked: everything else in the file".to_owned());
     Ok(lines)
 }
