@@ -85,6 +85,9 @@ impl LocalSchema {
     }
 }
 
+/// Rows, and the formula that they were made by.
+type Made = (Option<DesignSpec>, Arc<Units<RecordTable>>);
+
 /// A site's records as they were before its hello.
 pub struct Snapshot {
     schema: LocalSchema,
@@ -93,7 +96,7 @@ pub struct Snapshot {
     site: ClientId,
     source: Source,
     /// The records as rows of a task's formula.
-    made: Mutex<Option<(Option<DesignSpec>, Arc<Units<RecordTable>>)>>,
+    made: Mutex<Option<Made>>,
     /// The run that this process joined.
     run: Mutex<Option<RunId>>,
 }

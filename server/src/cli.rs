@@ -339,10 +339,8 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
         }
     }
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
-    if let (Some(file), Some(prospect)) = (drawing, &prospect) {
-        if let Some(drawing) = dp_pvi_results::account::draw(prospect) {
-            crate::files::replace(file, drawing.as_bytes())?;
-        }
+    if let (Some(file), Some(drawing)) = (drawing, prospect.as_ref().and_then(dp_pvi_results::account::draw)) {
+        crate::files::replace(file, drawing.as_bytes())?;
     }
     output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
 }

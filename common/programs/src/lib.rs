@@ -1,4 +1,4 @@
-//! What the programs share: their [log](log), what they ask of the system about [processes](process), [variables](environment) that override a configuration,
+//! What the programs share: their [`log`], what they ask of the system about [processes](process), [variables](environment) that override a configuration,
 //! [problems](problem) in words for people, the [file of a ledger](ledger) and the place beside it, and [files] that are there entirely or not at all, and the names, keys and files by which server and sites know each other ([`identity`]).
 
 pub mod environment;
