@@ -1,7 +1,7 @@
 //! A site's personal posterior: what all others released, and the exact likelihood of its own records in place of what it released itself.
 //!
 //! q_k = argmax over q of Σ_{i∈D_k} E_q log p(i | θ) − KL(q‖cavity), in the task's family. The cavity is what the others say. Where
-//! the site knows what it released, that is a function of released values ([`crate::personal::others`]). Otherwise its part is taken out as
+//! the site knows what it released, that is a function of released values ([`mod@crate::personal::others`]). Otherwise its part is taken out as
 //! the records tell it: its exact terms out of the released sums, or its exact factor (Σ(g + Hμ), ΣH) at the posterior out of the posterior.
 //!
 //! **Sites differ.** The others tell of coefficients φ that are not quite this site's: θ = φ + u, u ~ N(0, T). So the cavity's covariance is widened by T before

@@ -277,7 +277,8 @@ mod tests {
         assert!((typical_row(&columns) - 0.8 * (1.0f64 + 4.0 + 2.0 / 3.0 + 0.04).sqrt()).abs() < 1e-12);
         // A published spread beyond the range.
         let beyond = Column::Number { range: [0.0, 1.0], centre: 0.5, scale: 1.0, mean: None, sd: Some(9.0) };
-        assert_eq!(typical_row(&[beyond.clone()]), longest_row(&[beyond]));
+        let beyond = [beyond];
+        assert_eq!(typical_row(&beyond), longest_row(&beyond));
         let one = Column::Category { levels: 1, share: None };
         assert!(one.is_empty() && one.largest_square() == 0.0 && one.second_moment() == 0.0);
     }

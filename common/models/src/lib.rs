@@ -3,7 +3,7 @@
 //! [`effects`] reads the coefficients of any model that has some, in the units that people use.
 //!
 //! To add a model, write a room here and its line in the registry. A model may also stand in a crate of its own, which calls [`register`] before it reads
-//! a task. Where it says its [`Likelihood`], `dp-pvi-inference` works on its records; where it sums them by itself, it has a room of the
+//! a task. Where it says its [`Likelihood`](likelihood::Likelihood), `dp-pvi-inference` works on its records; where it sums them by itself, it has a room of the
 //! same name there.
 
 pub mod bounds;
@@ -126,7 +126,7 @@ const BUILT_IN: &[ModelEntry] = &[
     ModelEntry::of::<sigmoid_belief::SigmoidBeliefSpec>(),
 ];
 
-/// Adds a model of another crate. One that sums records by itself ([`Likelihood::Own`]) registers its private half in `dp-pvi-inference`, too.
+/// Adds a model of another crate. One that sums records by itself ([`Likelihood::Own`](likelihood::Likelihood::Own)) registers its private half in `dp-pvi-inference`, too.
 ///
 /// # Errors
 /// The name is taken, or is none.

@@ -133,7 +133,7 @@ impl Predicted {
 /// A likelihood for many predictors. Every [`Predictor`] has it and none writes it.
 ///
 /// # Privacy
-/// What one of them is told is what the likelihood says of it alone, to the last bit: no predictor knows of another one ([`dp_pvi_privacy::proofs::layouts`]).
+/// What one of them is told is what the likelihood says of it alone, to the last bit: no predictor knows of another one (`proofs/layouts.md` of `dp-pvi-privacy`).
 pub trait OfMany {
     /// Fills in [`Predictor::statistics`] of each.
     fn statistics_of_many(&self, predictors: &mut [Predicted]);

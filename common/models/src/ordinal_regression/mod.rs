@@ -12,7 +12,7 @@
 //! as 1. The α are linearised at the mean m of κ: α_j(κ) ≈ α_j(m) + D_jᵀ(κ − m), D_j = (1, σ(m_2), …, σ(m_j), 0, …). These rows move with m, and the second derivative of α
 //! is left out of the curvature (Gauss and Newton).
 //!
-//! **Bounds**: see [`OrdinalRegression::predictor_bounds`](crate::ModelRules::predictor_bounds); nothing is cut.
+//! **Bounds**: see [`ModelRules::bounds`](crate::ModelRules::bounds); nothing is cut.
 //!
 //! **When**: one of three or more ordered classes: a score, a stage. A coefficient is the log odds ratio of a higher class, the same at every threshold.
 //!

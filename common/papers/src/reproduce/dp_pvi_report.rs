@@ -188,6 +188,9 @@ fn nominal() -> Result<String, ReproduceError> {
     ))
 }
 
+/// A figure of a cell, with its spread.
+type Metric = fn(&Average) -> (f64, f64);
+
 /// Two rows (accuracy, log-likelihood) of one panel a split.
 fn draw(options: &Options<'_>, figure: Figure, splits: &[Split], methods: &[Method], cells: &[Cell]) -> Result<(), ReproduceError> {
     const PANEL: (f64, f64) = (420.0, 430.0);
@@ -195,7 +198,7 @@ fn draw(options: &Options<'_>, figure: Figure, splits: &[Split], methods: &[Meth
     let width = PANEL.0 * splits.len() as f64;
     let mut picture = Picture::new(width, 900.0);
     picture.text((width / 2.0, 28.0), 22.0, Anchor::Middle, figure.title());
-    let metrics: [(&str, fn(&Average) -> (f64, f64)); 2] = [("accuracy", |a| a.accuracy), ("log-likelihood", |a| a.log_likelihood)];
+    let metrics: [(&str, Metric); 2] = [("accuracy", |a| a.accuracy), ("log-likelihood", |a| a.log_likelihood)];
     let mut top = 40.0;
     for (row, (metric, value)) in metrics.into_iter().enumerate() {
         let mut left = 0.0;

@@ -41,7 +41,7 @@ impl ResolvedTask {
         self.update.rules().noise_aware()?.posterior(&self.setting(), history)
     }
 
-    /// Whether [`Self::noise_aware_without`] or [`Self::released_factor`] may have an answer.
+    /// Whether a posterior without a site or [`Self::released_factor`] may have an answer.
     #[must_use]
     pub fn sums_can_be_parted(&self) -> bool {
         self.update.rules().parted().is_some()
