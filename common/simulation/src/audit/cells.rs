@@ -21,9 +21,9 @@ use super::{AuditError, FALSE_FLAGS, MOST_ROWS, MOST_RUNS, Row};
 /// Cells, and coordinates.
 const CELLS: u32 = 4;
 const DIMENSION: u32 = 6;
-/// C and z.
+/// C and z. A larger z would need more runs for a bound as tight: at μ = 0.8 three thousand runs leave a standard deviation of 4 %, here of less than 2 %.
 const CLIP: f64 = 1.0;
-const NOISE: f64 = 1.2;
+const NOISE: f64 = 0.4;
 
 type Entries = Vec<(u32, f64)>;
 
