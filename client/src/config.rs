@@ -24,6 +24,7 @@ use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_posterior::task::Trust;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_programs::environment::{PREFIX, to_blame};
+use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::Role;
 use serde::Deserialize;
@@ -204,7 +205,15 @@ impl Config {
             let names: Vec<&str> = environment.iter().map(|(name, _)| name.as_str()).collect();
             warn!(variables = names.join(", "), "the environment sets these in place of {}", file.display());
         }
-        Self::parse(&text, folder, environment).map_err(|error| error.in_file(file))
+        let config = Self::parse(&text, folder, environment).map_err(|error| error.in_file(file))?;
+        outputs::needs(file);
+        outputs::needs(&config.site.state);
+        config.data.files.iter().for_each(|file| outputs::needs(file));
+        if let Some(private) = &config.data.private {
+            outputs::needs(&private.ledger);
+            outputs::needs(&private.ledger_head);
+        }
+        Ok(config)
     }
 
     /// The same from memory: paths are relative to `folder`, overrides come from `environment`.
@@ -234,6 +243,7 @@ impl Config {
             apply_override(&mut table, name, value)?;
         }
         // Serialised again so that messages of the checks below quote the line with the key, overrides included.
+        outputs::needs_named(&table, folder);
         let merged = toml::to_string(&table).map_err(|e| ClientError::config(CONFIGURATION, Problem::of(e)))?;
         let raw: RawConfig =
             toml::from_str(&merged).map_err(|e| ClientError::config(CONFIGURATION, e.to_string().trim_end().to_owned()))?;

@@ -10,6 +10,7 @@ use dp_pvi_math::agreement::Allowance;
 use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_names::{ClientId, RunId};
 use dp_pvi_posterior::task::ResolvedTask;
+use dp_pvi_programs::files::replace_private;
 use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::predictive::Predictor;
@@ -137,10 +138,19 @@ impl PersonalDocument {
         Predictor::new(&task.model_with(self.scale), self.family, &self.natural_parameters).map_err(|e| ClientError::Failed(Problem::of(e)))
     }
 
-    /// Writes it for its owner alone. A file that is there is replaced.
+    /// Writes it for its owner alone, as an output that an operator named. A file that is there is replaced.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        self.put(path, outputs::write_private)
+    }
+
+    /// The same in the program's own state.
+    pub(crate) fn keep(&self, path: &Path) -> Result<()> {
+        self.put(path, replace_private)
+    }
+
+    fn put(&self, path: &Path, write: impl Fn(&Path, &[u8]) -> std::io::Result<()>) -> Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-        let written = outputs::write_private(path, format!("{text}\n").as_bytes());
-        written.map_err(|e: std::io::Error| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e)))
+        let written = write(path, format!("{text}\n").as_bytes());
+        written.map_err(|e| ClientError::Unavailable(Problem::said(format!("{}: {e}", path.display()), e)))
     }
 }

@@ -19,7 +19,7 @@ use crate::clock::SystemClock;
 use crate::config::{Approve, Config};
 use crate::error::{ClientError, Result};
 use crate::history::Recording;
-use crate::snapshot::LocalSchema;
+use crate::snapshot::{LocalSchema, unit_in_words};
 use crate::tls::{self, TlsIdentity};
 use crate::train::{PublicEvaluator, SiteTrainer};
 use crate::transport::GrpcTransport;
@@ -79,7 +79,7 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
     // The lock first: a second process on the same data set stops here, before it reads or sends anything.
     let ledger = ledger::open(private, identity.key.clone(), decorate)?;
     let schema = LocalSchema::read(&config.data.schema)?;
-    let ledger = ledger.of_units(schema.schema().unit_in_words())?;
+    let ledger = ledger.of_units(unit_in_words(config, &schema)?)?;
     // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
     let mut trainer = SiteTrainer::load(config, noise).await?;
     let ledger = ledger.of_records(trainer.records(private.nominal_units));

@@ -1,7 +1,8 @@
 //! The site's own screen: how many records contribute nothing, and why; and whether so many do that the data set waits for its operator.
 //!
 //! Nobody outside hears of records that contribute nothing, so the site has to hear of it here: it is logged at the start of the program and shown by `check` and `data inspect`. Where their
-//! share is above `[data] halt_above`, the program ends before its first message, and every later start does, until somebody says `data confirm`.
+//! share is above `[data] halt_above`, or fewer records contribute than half of the declared units (a file that was cut off), the program ends before its first message, and every later start
+//! does, until somebody says `data confirm`.
 //!
 //! # Privacy
 //! What decides is a function of data set, schema and files, and of no task and no formula: whoever writes a task cannot ask by it. Others see a site that stays away. A data set that was
@@ -29,12 +30,13 @@ struct State {
     confirmed: Option<Confirmed>,
 }
 
-/// Up to so many of the records may contribute nothing, under this schema.
+/// Up to so many of the records may contribute nothing, and no fewer need contribute, under this schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Confirmed {
     schema: String,
     percent: u64,
+    records: u64,
 }
 
 /// The records as the schema reads them now, counted. For the people at the site.
@@ -47,11 +49,9 @@ pub(crate) fn look(config: &Config, schema: &LocalSchema) -> Result<Inspection> 
 }
 
 /// What the operator should know of the records, a sentence each.
-pub(crate) fn notes(inspection: &Inspection, halt_above: f64) -> Vec<String> {
-    let mut notes = Vec::new();
-    if inspection.screen.count() > 0 {
-        notes.extend(inspection.screen.to_string().lines().map(|line| line.trim_start().to_owned()));
-    }
+pub(crate) fn notes(inspection: &Inspection, config: &Config) -> Vec<String> {
+    let halt_above = config.data.halt_above;
+    let mut notes = of_screen(config, &inspection.screen);
     let unread = inspection.columns.iter().filter(|column| column.counts.invalid as f64 > halt_above * column.counts.cells() as f64);
     notes.extend(unread.map(|column| {
         let (name, counts) = (&column.name, &column.counts);
@@ -77,16 +77,41 @@ pub(crate) fn notes(inspection: &Inspection, halt_above: f64) -> Vec<String> {
 pub(crate) fn before_ledger(config: &Config) {
     let looked = LocalSchema::read(&config.data.schema).and_then(|schema| look(config, &schema));
     match looked {
-        Ok(inspection) => notes(&inspection, config.data.halt_above).iter().for_each(|note| tracing::warn!("PRIVATE: {note}")),
+        Ok(inspection) => notes(&inspection, config).iter().for_each(|note| tracing::warn!("PRIVATE: {note}")),
         Err(error) => tracing::warn!("the records were not looked at ({}); `dp-pvi-client check` does it", error.shown()),
     }
 }
 
-/// Logs what contributes nothing, for the people at the site.
-pub(crate) fn tell(screen: &Screen) {
+/// Logs what contributes nothing, and what is missing to the declared number, for the people at the site.
+pub(crate) fn tell(config: &Config, screen: &Screen) {
+    of_screen(config, screen).iter().for_each(|line| tracing::warn!("PRIVATE: {line}"));
+}
+
+fn of_screen(config: &Config, screen: &Screen) -> Vec<String> {
+    let mut notes = Vec::new();
     if screen.count() > 0 {
-        screen.to_string().lines().for_each(|line| tracing::warn!("PRIVATE: {}", line.trim_start()));
+        notes.extend(screen.to_string().lines().map(|line| line.trim_start().to_owned()));
     }
+    #[allow(clippy::cast_precision_loss, reason = "a share")]
+    let declared = declared(config) as f64;
+    if (contributing(screen) as f64) < (1.0 - config.data.halt_above) * declared {
+        notes.push(few(config, screen));
+    }
+    notes
+}
+
+fn declared(config: &Config) -> u64 {
+    config.data.private.as_ref().map_or(0, |private| private.nominal_units)
+}
+
+/// Records, of which a unit has one at least.
+fn contributing(screen: &Screen) -> u64 {
+    screen.records.saturating_sub(screen.count())
+}
+
+fn few(config: &Config, screen: &Screen) -> String {
+    let (records, units) = (contributing(screen), declared(config));
+    format!("{records} records contribute, and [data] nominal_units declares {units} privacy units: was a file cut off?")
 }
 
 /// Whether a program may say hello with these records. A start that may not halts the data set.
@@ -119,18 +144,29 @@ pub(crate) fn is_halted(config: &Config) -> Result<bool> {
     Ok(read(&place(config))?.halted)
 }
 
+/// Whether fewer records contribute than half of the declared units, or than `halt_above` leaves of them where that is larger.
+#[allow(clippy::cast_precision_loss, reason = "a share")]
+fn is_few(config: &Config, screen: &Screen) -> bool {
+    (contributing(screen) as f64) < (1.0 - config.data.halt_above.max(0.5)) * declared(config) as f64
+}
+
 fn standing_of(state: &State, config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
-    let covers = |confirmed: &Confirmed| confirmed.schema == schema.hash() && percent(screen) <= confirmed.percent;
-    let is_over = screen.share() > config.data.halt_above && !state.confirmed.as_ref().is_some_and(covers);
-    let words = match (is_over, state.halted) {
-        (false, false) => return Ok(()),
-        (true, _) => format!(
+    let (is_over, is_few) = (screen.share() > config.data.halt_above, is_few(config, screen));
+    let covers = |confirmed: &Confirmed| {
+        let enough = contributing(screen) >= confirmed.records || !is_few;
+        confirmed.schema == schema.hash() && percent(screen) <= confirmed.percent && enough
+    };
+    let is_open = !(is_over || is_few) || state.confirmed.as_ref().is_some_and(covers);
+    let words = match (is_open, state.halted) {
+        (true, false) => return Ok(()),
+        (false, _) if !is_over => few(config, screen),
+        (false, _) => format!(
             "{} of {} records contribute nothing, which is more than [data] halt_above = {}. `dp-pvi-client data inspect` says why",
             screen.count(),
             screen.records,
             config.data.halt_above
         ),
-        (false, true) => "an earlier start found that more records contribute nothing than [data] halt_above allows".into(),
+        (true, true) => "an earlier start found that too few of its records contribute".into(),
     };
     Err(ClientError::Data(
         format!("this data set is halted: {words}. Mend the files or the schema; then, or if this is how the records are, say `dp-pvi-client data confirm`").into(),
@@ -142,8 +178,8 @@ fn standing_of(state: &State, config: &Config, schema: &LocalSchema, screen: &Sc
 /// # Errors
 /// [`ClientError::Unavailable`]: the state folder.
 pub(crate) fn confirm(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
-    let is_over = screen.share() > config.data.halt_above;
-    let confirmed = is_over.then(|| Confirmed { schema: schema.hash(), percent: percent(screen) });
+    let is_over = screen.share() > config.data.halt_above || is_few(config, screen);
+    let confirmed = is_over.then(|| Confirmed { schema: schema.hash(), percent: percent(screen), records: contributing(screen) });
     keep_in(&place(config), &State { halted: false, confirmed })
 }
 

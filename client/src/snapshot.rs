@@ -571,6 +571,17 @@ pub(crate) fn inspected(config: &Config, schema: &Schema) -> Result<Vec<DataFile
 /// Where the rows come from, by the configuration of today.
 ///
 /// # Errors
+/// What one privacy unit of the data set is, in words that stay the same: the ledger holds later runs to them.
+///
+/// # Errors
+/// A description that cannot be read.
+pub(crate) fn unit_in_words(config: &Config, schema: &LocalSchema) -> Result<String> {
+    match &config.data.database {
+        Some(database) => database::unit_in_words(database, schema.schema()),
+        None => Ok(schema.schema().unit_in_words()),
+    }
+}
+
 /// The schema; the file of the description or query.
 pub(crate) fn declared(config: &Config) -> Result<Origin> {
     let Some(database) = &config.data.database else { return Ok(Origin::default()) };

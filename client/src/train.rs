@@ -50,7 +50,7 @@ impl<N> SiteTrainer<N> {
         let config = config.clone();
         let load = move || {
             let snapshot = Snapshot::load(&config, &identity)?;
-            screen::tell(snapshot.screen());
+            screen::tell(&config, snapshot.screen());
             screen::admit(&config, snapshot.schema(), snapshot.screen())?;
             Ok::<_, ClientError>(snapshot)
         };

@@ -14,6 +14,7 @@ use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use dp_pvi_posterior::task::{ResolvedTask, names};
 use dp_pvi_programs::log;
 use dp_pvi_programs::log::Colour;
+use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_programs::process::ignores_hangup;
 use dp_pvi_protocol::message::RunOutcome;
@@ -206,6 +207,7 @@ fn execute(cli: Cli) -> Result<()> {
                 return output.files("posterior without a site", &[export::export_without(&config, &site, &directory)?]);
             }
             if let Some(file) = &transcript {
+                export::FILES.iter().for_each(|name| outputs::needs(&directory.join(name)));
                 crate::task::refuse_to_overwrite(&config, file)?;
             }
             let exported = export::export(&config, &directory)?;
@@ -236,6 +238,7 @@ fn execute(cli: Cli) -> Result<()> {
 }
 
 fn run(config: Config, start_as: Start, output: Output) -> Result<()> {
+    export::prepare(&config)?;
     // One worker moves the bytes of hundreds of sites; a second one would spend more on waking up than it saves. Sums, the database
     // and large payloads have threads of their own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -319,8 +322,9 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
         crate::task::refuse_to_overwrite(config, file)?;
     }
     if let Some(file) = file {
-        crate::files::replace(file, &task.to_bytes())?;
+        crate::files::output(file, &task.to_bytes())?;
     }
+    export::prepare(config)?;
     let credentials = crate::tls::Credentials::load(&config.tls, &config.federation)?;
     let (validities, now) = (expiry::of(&credentials, &config.tls), clock::date(clock::now()));
     expiry::refuse_expired(&validities, now)?;
@@ -340,7 +344,7 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     }
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
     if let (Some(file), Some(drawing)) = (drawing, prospect.as_ref().and_then(dp_pvi_results::account::draw)) {
-        crate::files::replace(file, drawing.as_bytes())?;
+        crate::files::output(file, drawing.as_bytes())?;
     }
     output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
 }

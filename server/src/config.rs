@@ -12,6 +12,7 @@ use std::time::Duration;
 use dp_pvi_names::ClientId;
 use dp_pvi_programs::environment::{PREFIX, to_blame};
 use dp_pvi_programs::identity::check_federation;
+use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::driver::LONGEST_PAUSE;
 use serde::Deserialize;
@@ -180,7 +181,12 @@ impl Config {
             place: path.display().to_string(),
             message: Problem::said(format!("{e}; name the file with --config"), e),
         })?;
-        Self::parse(&text, path, std::env::vars_os())
+        let config = Self::parse(&text, path, std::env::vars_os())?;
+        outputs::needs(path);
+        outputs::needs(&config.store.database);
+        let TlsFiles { ca, cert, key, identity, crl, enrolled } = &config.tls;
+        [ca, cert, key, identity, crl, enrolled].into_iter().for_each(|file| outputs::needs(file));
+        Ok(config)
     }
 
     /// Parses the text of the file `path` under the given environment.
@@ -208,6 +214,7 @@ pub(crate) fn read<R: DeserializeOwned, C>(
         let error = |message: String| ServerError::Config { place: path.display().to_string(), message: message.into() };
         let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| error(e.to_string()))?;
         apply_environment(&mut table, environment)?;
+        outputs::needs_named(&table, path.parent().unwrap_or(Path::new("")));
         // The overridden table has lost its lines, so the text itself is read again for a message with a line in it.
         let raw = R::deserialize(toml::Value::Table(table));
         let raw = raw.map_err(|merged| error(toml::from_str::<R>(text).err().unwrap_or(merged).to_string()))?;

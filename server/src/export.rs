@@ -40,6 +40,25 @@ pub struct Exported {
     pub report: PathBuf,
 }
 
+/// Makes the directory of the results, so that a run whose posterior could not be written never begins.
+///
+/// # Errors
+/// [`ServerError::Unavailable`]: permissions, the disk, a file of that name.
+pub fn prepare(config: &Config) -> Result<()> {
+    let directory = &config.output;
+    if *directory == config.state {
+        // The server makes its own folder.
+        return Ok(());
+    }
+    let unavailable = |e: std::io::Error| ServerError::unavailable(directory, format!("{e}; [server] output names it"));
+    std::fs::create_dir_all(directory).map_err(unavailable)?;
+    let probe = directory.join(".dp-pvi.new");
+    std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(unavailable)
+}
+
+/// What an export writes into its directory.
+pub const FILES: [&str; 2] = ["posterior.json", "report.html"];
+
 /// Writes `posterior.json` and `report.html` of the last run into a directory.
 ///
 /// # Errors
@@ -52,7 +71,8 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     }
     let document = certified(document(&history)?)?.with_agreement(agreement(config, &reader, &run, &history)?);
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
-    let exported = Exported { posterior: directory.join("posterior.json"), report: directory.join("report.html") };
+    let [posterior, report] = FILES.map(|name| directory.join(name));
+    let exported = Exported { posterior, report };
     replace(&exported.posterior, document.to_json().as_bytes())?;
     replace(&exported.report, page::render(&config.federation, &history, &document).as_bytes())?;
     Ok(exported)

@@ -12,8 +12,13 @@ use zeroize::Zeroizing;
 
 use crate::error::{Result, ServerError};
 
-/// Writes a file of results, as [`outputs::write`] does.
+/// Writes a file of the server's own or of its results, as [`outputs::rewrite`] does.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    outputs::rewrite(path, bytes).map_err(|e| ServerError::unavailable(path, e))
+}
+
+/// Writes a file that a command was told to write ([`outputs::write`]).
+pub(crate) fn output(path: &Path, bytes: &[u8]) -> Result<()> {
     outputs::write(path, bytes).map_err(|e| ServerError::unavailable(path, e))
 }
 

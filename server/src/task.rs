@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
-use dp_pvi_programs::outputs::overwritten;
+use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::aggregation;
 use dp_pvi_results::forecast::rounds;
@@ -11,7 +11,7 @@ use dp_pvi_results::forecast::rounds::Resolved;
 use dp_pvi_results::forecast::worthless;
 use dp_pvi_schema::Schema;
 
-use crate::config::{Config, TlsFiles};
+use crate::config::Config;
 use crate::error::{Result, ServerError};
 
 /// Resolves the configured task.
@@ -51,26 +51,14 @@ fn beside(config: &Config, raw: &RawTask) -> PathBuf {
     config.task.parent().unwrap_or(Path::new("")).join(&raw.schema.file)
 }
 
-/// Refuses an output in the place of a file that the configuration names, of the task's schema, or of the server's state.
+/// Refuses an output in the place of what the server needs, and of the task's schema.
 ///
 /// # Errors
 /// Which file it is.
 pub(crate) fn refuse_to_overwrite(config: &Config, output: &Path) -> Result<()> {
     let text = std::fs::read_to_string(&config.task).unwrap_or_default();
-    let schema = RawTask::parse(&text).map(|raw| beside(config, &raw)).unwrap_or_default();
-    let TlsFiles { ca, cert, key, identity, crl, enrolled } = &config.tls;
-    let own = [&config.task, &schema, &config.store.database, ca, cert, key, identity, crl, enrolled].map(PathBuf::as_path);
-    match overwritten(output, own) {
-        None => Ok(()),
-        Some(own) => Err(ServerError::Usage(
-            format!(
-                "{}: the server needs this file ({}), and an output would take its place: name another one",
-                output.display(),
-                own.display()
-            )
-            .into(),
-        )),
-    }
+    outputs::needs(&RawTask::parse(&text).map(|raw| beside(config, &raw)).unwrap_or_default());
+    outputs::refuse(output).map_err(|e| ServerError::Usage(Problem::said(format!("{}: {e}", output.display()), e)))
 }
 
 /// Whether the secure sums of an aggregated task can be planned: the charter would be refused only when everybody has joined.

@@ -24,7 +24,7 @@ use crate::error::{ClientError, Result};
 use crate::ledger::{self, LedgerView};
 use crate::output::{Output, name_of};
 use crate::rehearsal::{Expected, Where, rehearse};
-use crate::snapshot::{LocalSchema, in_memory_for, look_at};
+use crate::snapshot::{LocalSchema, in_memory_for, look_at, unit_in_words};
 use crate::transport::GrpcTransport;
 use crate::{clock, keys, run, screen, tls, train};
 
@@ -71,7 +71,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     let looked = look(&config);
     // What the site's own people have to know of its records, whether they can be used or not.
     if let Ok(Looked { inspection: Some(inspection), .. }) = &looked {
-        screen::notes(inspection, config.data.halt_above).iter().for_each(|note| report.warn("data", note));
+        screen::notes(inspection, &config).iter().for_each(|note| report.warn("data", note));
     }
     let standing = match &looked {
         Ok(Looked { schema, inspection: Some(inspection), .. }) => Some(screen::standing(&config, schema, &inspection.screen)),
@@ -99,7 +99,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
                 format!("{} rows, epsilon {} spent", ledger.rows().len(), crate::output::epsilon(spent.epsilon.get()))
             };
             let opened = opened.and_then(|(ledger, spent)| match &loaded {
-                Some(loaded) => Ok(ledger.check_units(&loaded.schema.schema().unit_in_words()).map(|()| (ledger, spent))?),
+                Some(loaded) => Ok(ledger.check_units(&unit_in_words(&config, &loaded.schema)?).map(|()| (ledger, spent))?),
                 None => Ok((ledger, spent)),
             });
             let opened = report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger));

@@ -62,7 +62,7 @@ pub fn confirm(config: &Config, output: Output) -> Result<()> {
     let percent = screen::percent(&screen);
     output.object(
         || json!({"private": true, "confirmed": config.data.name, "contribute_nothing": screen.count(), "records": screen.records, "percent": percent}),
-        || format!("PRIVATE: {screen}\nconfirmed: with this schema up to {percent} % of the records of {} may contribute nothing", config.data.name),
+        || format!("PRIVATE: {screen}\nconfirmed: with this schema up to {percent} % of the records of {} may contribute nothing, and {} are enough", config.data.name, screen.records.saturating_sub(screen.count())),
     );
     Ok(())
 }

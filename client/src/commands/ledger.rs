@@ -22,7 +22,7 @@ use crate::error::{ClientError, Result};
 use crate::ledger::LedgerView;
 use crate::observe::head_json;
 use crate::output::{Output, epsilon, json_number, name_of};
-use crate::snapshot::{self, LocalSchema};
+use crate::snapshot::{self, LocalSchema, unit_in_words};
 use crate::{keys, ledger, screen};
 
 /// Makes the data set's ledger: an operator's act, once in the life of a data set. A creation that was cut off anywhere is finished by the
@@ -228,7 +228,7 @@ fn missing(seen: [std::result::Result<(), LedgerError>; 2], lost: Option<u64>) -
 pub fn units(config: &Config, other: OtherUnits, output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
-    let now = LocalSchema::read(&config.data.schema)?.schema().unit_in_words();
+    let now = unit_in_words(config, &LocalSchema::read(&config.data.schema)?)?;
     let ledger = match other {
         OtherUnits::Refuse => {
             let ledger = ledger::look(private, key)?;

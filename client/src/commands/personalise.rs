@@ -10,6 +10,7 @@ use dp_pvi_inference::personal::{self, Known, Spread};
 use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
 use dp_pvi_privacy::{OwnEyes, SiteState};
+use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_results::document::PosteriorDocument;
 use serde_json::json;
@@ -34,6 +35,10 @@ pub fn personalise(
     output: Output,
 ) -> Result<()> {
     let private = config.private()?;
+    outputs::needs(posterior);
+    if let Some(target) = target {
+        outputs::refuse(target).map_err(|e| ClientError::config("output", format!("{}: {e}", target.display())))?;
+    }
     let invalid = |message: Problem| ClientError::InvalidFile { file: posterior.to_owned(), message };
     let text = std::fs::read_to_string(posterior).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
     let document = PosteriorDocument::from_json(&text).map_err(|e| invalid(Problem::of(e)))?;
@@ -68,23 +73,23 @@ pub fn personalise(
     let personal = seen.look();
     let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds, scale };
     let made = PersonalDocument::new(&of, personal)?;
-    let target = target.map_or_else(|| default_place(config, &run), Path::to_path_buf);
-    if is_same(&target, posterior) {
-        let words = "is the posterior that was read: what is private must not have its name".to_owned();
-        return Err(ClientError::config("output", format!("{}: {words}", target.display())));
-    }
-    made.write(&target)?;
+    let target = match target {
+        Some(target) => {
+            made.write(target)?;
+            target.to_owned()
+        }
+        None => {
+            let place = default_place(config, &run);
+            made.keep(&place)?;
+            place
+        }
+    };
     // Of what was computed nothing is shown but how: the numbers are in the file, for whoever may open it.
     output.object(
         || json!({"private": PRIVATE, "file": target, "others": name_of(&personal.way)}),
         || format!("wrote {}\nPRIVATE: {PRIVATE}\n{}", target.display(), personal.way.words()),
     );
     Ok(())
-}
-
-/// Whether two paths lead to one file.
-fn is_same(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn default_place(config: &Config, run: &RunId) -> PathBuf {

@@ -47,13 +47,9 @@ pub fn predict(basis: Basis, data: &[PathBuf], level: Level, id: Option<Id>, tar
                 .ok_or_else(|| ClientError::config("--id", "the schema has no unit_column: name the column, as in `--id patient`"))?,
         ),
     };
-    if let Some(target) = target
-        && let Some(read) = outputs::overwritten(target, data.iter().map(PathBuf::as_path).chain([file.as_path()]))
-    {
-        return Err(ClientError::config(
-            "output",
-            format!("{}: {} is read by this command: name another file", target.display(), read.display()),
-        ));
+    data.iter().chain([&file]).for_each(|read| outputs::needs(read));
+    if let Some(target) = target {
+        outputs::refuse(target).map_err(|e| ClientError::config("output", format!("{}: {e}", target.display())))?;
     }
     let rows = Rows { predictor, schema, level, id, secrecy };
     rows.check_id(output.format())?;

@@ -39,6 +39,10 @@ pub(crate) fn look(database: &Database, _: &Schema, _: &Path) -> Result<DataFile
     match *database {}
 }
 
+pub(crate) fn unit_in_words(database: &Database, _: &Schema) -> Result<String> {
+    match *database {}
+}
+
 pub(crate) fn declared(database: &Database, _: Option<&str>) -> Result<Origin> {
     match *database {}
 }

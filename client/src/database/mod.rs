@@ -136,6 +136,21 @@ pub(crate) fn declared(database: &Database, unit_column: Option<&str>) -> Result
     Ok(Origin::read(database, unit_column)?.declared())
 }
 
+/// What one privacy unit is, in words that stay the same: of a description also whose key a person is told by.
+///
+/// # Errors
+/// As [`Origin::read`].
+pub(crate) fn unit_in_words(database: &Database, schema: &Schema) -> Result<String> {
+    let words = schema.unit_in_words();
+    Ok(match Origin::read(database, schema.unit_column())? {
+        Origin::Query(_) => words,
+        Origin::Description(description) => match description.sources.first() {
+            Some(persons) => format!("{words}, made of one `{}` of {}", persons.key, persons.table),
+            None => words,
+        },
+    })
+}
+
 /// Writes the rows as a Parquet file of texts. Those of a description have the person's key in `unit_column`, if there is one.
 ///
 /// # Errors

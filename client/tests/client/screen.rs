@@ -56,6 +56,26 @@ fn a_confirmation_holds_for_its_share_and_its_schema() {
     site.run(&["run"]).expect(10, "2 of 4 records");
 }
 
+/// A file that was cut off: all that is left contributes, and is next to nothing of what was declared.
+#[test]
+fn far_fewer_records_than_were_declared_halt_the_data_set_until_they_are_confirmed() {
+    let site = Site::new();
+    write(&site.path("cohort.csv"), records(2, &[]));
+    let told = site.run(&["run"]).expect(10, "2 records contribute, and [data] nominal_units declares 5 privacy units").stderr;
+    assert!(told.contains("PRIVATE") && told.contains("cut off"), "{told}");
+    site.run(&["check", "--offline"]).expect(10, "nominal_units declares 5");
+    site.run(&["data", "confirm"]).expect(0, "");
+    site.run(&["run"]).expect(5, "localhost:1");
+    write(&site.path("cohort.csv"), records(1, &[]));
+    site.run(&["run"]).expect(10, "1 records contribute");
+    // Three of five are told and stop nothing.
+    write(&site.path("cohort.csv"), records(3, &[]));
+    let told = site.run(&["run"]).expect(10, "an earlier start");
+    assert!(told.stderr.contains("3 records contribute"), "{}", told.stderr);
+    site.run(&["data", "confirm"]).expect(0, "");
+    site.run(&["run"]).expect(5, "localhost:1");
+}
+
 #[test]
 fn the_share_is_the_sites_own_key() {
     let site = Site::new();

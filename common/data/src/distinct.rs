@@ -26,7 +26,7 @@ use crate::source::{Reading, RecordFile, RowError, Sink};
 /// Fewer distinct records may be alike by chance: a month with one patient, and another one.
 const FEW: usize = 3;
 
-/// So many records that are expected not to be in the other file, and all of which are, are no chance: it has a probability of about e⁻²⁰.
+/// Most records of a file are in another one by no chance where that has a probability below e⁻²⁰.
 const NO_CHANCE: f64 = 20.0;
 
 /// Two files whose records the schema reads alike, each as often, are copies where chance makes such files less often than so.
@@ -91,7 +91,7 @@ impl Reading<'_> {
     }
 }
 
-/// Refuses files that are one file by device and inode; files that hold the same records, unless they are [few](FEW); and, where each record is a unit, a file all of whose records another one
+/// Refuses files that are one file by device and inode; files that hold the same records, unless they are [few](FEW); and, where each record is a unit, a file most of whose records another one
 /// has, where this is no chance. Returns which records two files have.
 fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>, DataError> {
     let mut seen: Vec<(u64, u64)> = Vec::with_capacity(files.len());
@@ -216,8 +216,12 @@ impl Common {
         self.of > 0 && self.shared == self.of
     }
 
+    /// Whether most rows are shared, and rows that were drawn as the larger file's were are so few new ones with a probability below e⁻²⁰: by Chernoff's bound a Poisson number
+    /// of mean c is at most m < c with a probability of at most e^(m − c − m ln(m/c)).
     fn is_no_chance(self) -> bool {
-        self.is_whole() && self.new >= NO_CHANCE
+        let missing = (self.of - self.shared) as f64;
+        let entropy = if missing > 0.0 { missing * (missing / self.new).ln() } else { 0.0 };
+        2 * self.shared > self.of && missing < self.new && self.new - missing + entropy >= NO_CHANCE
     }
 
     /// Whether more are shared than one expects of other records.

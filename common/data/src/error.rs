@@ -58,7 +58,7 @@ pub enum DataError {
     },
     /// All records of a file are in another one.
     #[error(
-        "{} holds no record that {} does not hold, too: they would count twice; take the first file away, or, if these are different records that look \
+        "most records of {} are in {}, too, and would count twice: take them out of the first file, or, if these are different records that look \
          alike, put them into one file",
         path.display(),
         other.display()

@@ -197,6 +197,14 @@ impl Checker {
         for (name, source) in raw.sources {
             let source =
                 self.source(&format!("sources.{name}"), &source.table, source.person.unwrap_or_else(|| self.key.clone()), source.filters)?;
+            // A row with two persons' keys would be a record of two units.
+            if let Some(other) = self.sources.iter().find(|other| other.table == source.table && other.key != source.key) {
+                return Err(format!(
+                    "sources.{name}: {} is read by `{}` already, and a row that is one person's by one column and another's by a second one is a record of \
+                     two persons, whom no budget protects together: name one column of each table",
+                    source.table, other.key
+                ));
+            }
             self.named.insert(name, self.sources.len());
             self.sources.push(source);
         }

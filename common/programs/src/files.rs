@@ -1,8 +1,8 @@
 //! Files that are there entirely or not at all: a reader, or the machine after a power loss, finds the old one or the new one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file on its way to its place. Until it is there it has another name, and it is removed if it never gets there.
@@ -18,7 +18,7 @@ impl Arriving {
     /// An empty file beside `place`, for reading and writing. What a killed process left under its name goes first.
     ///
     /// # Errors
-    /// The disk; permissions.
+    /// The disk; permissions; another process is writing the same file.
     pub fn at(place: &Path, mode: u32) -> io::Result<Self> {
         Self::named(suffixed(place, ".new"), place.to_owned(), mode)
     }
@@ -26,13 +26,25 @@ impl Arriving {
     /// The same under another name on the way, in the folder of `place`.
     ///
     /// # Errors
-    /// The disk; permissions.
+    /// As [`Self::at`].
     pub fn named(name: PathBuf, place: PathBuf, mode: u32) -> io::Result<Self> {
+        // Whoever writes a file holds its lock until it has arrived. One that nobody holds was left by a process that was killed.
+        if fs::symlink_metadata(&name).is_ok_and(|about| about.is_file()) {
+            match File::open(&name)?.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(written_by_another()),
+                Err(TryLockError::Error(e)) => return Err(e),
+            }
+        }
         match fs::remove_file(&name) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&name)?;
+        let file = match OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&name) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(written_by_another()),
+            file => file?,
+        };
+        file.try_lock().map_err(|_| written_by_another())?;
         Ok(Self { file, name, place, there: false })
     }
 
@@ -47,11 +59,23 @@ impl Arriving {
     /// The disk; permissions.
     pub fn arrive(mut self) -> io::Result<File> {
         self.file.sync_all()?;
+        // A process that found it before it was locked may have put its own there.
+        let (own, named) = (self.file.metadata()?, fs::symlink_metadata(&self.name)?);
+        if (own.dev(), own.ino()) != (named.dev(), named.ino()) {
+            self.there = true;
+            return Err(written_by_another());
+        }
         fs::rename(&self.name, &self.place)?;
         self.there = true;
+        self.file.unlock()?;
         sync_folder(&self.place)?;
         self.file.try_clone()
     }
+}
+
+/// Two commands with one output.
+fn written_by_another() -> io::Error {
+    io::Error::new(ErrorKind::ResourceBusy, "another process is writing it: try again when that has ended, or name another file")
 }
 
 impl Drop for Arriving {
@@ -113,6 +137,10 @@ mod tests {
         fresh.file().write_all(b"half").unwrap();
         drop(fresh);
         assert_eq!((fs::read_to_string(&place).unwrap().as_str(), fs::read_dir(&folder).unwrap().count()), ("old", 1));
+        let writing = Arriving::at(&place, 0o600).unwrap();
+        let refused = replace_private(&place, b"newer").unwrap_err();
+        assert!(refused.to_string().contains("another process"), "{refused}");
+        drop(writing);
         replace_private(&place, b"new").unwrap();
         assert_eq!((fs::read_to_string(&place).unwrap().as_str(), fs::read_dir(&folder).unwrap().count()), ("new", 1));
         assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o600);

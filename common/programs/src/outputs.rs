@@ -1,13 +1,18 @@
 //! What a command writes where it is told to: `-o FILE` and the like.
 //!
 //! A plain file is replaced durably: a reader, or the machine after a power loss, sees the old or the new one, with the old one's mode; after a failure the old one. A link
-//! goes on leading where it leads. A pipe, a device, or a file that has several names is written to. Standard output goes on after what is written, also where it is a file.
+//! goes on leading where it leads. A pipe, a device, or a file that has several names is written to. Standard output, and any file that
+//! the process has open otherwise, goes on after what is written.
+//!
+//! No output takes the place of what its program needs: of a file or a folder of state that was named to [`needs`], of an earlier output of the same command, of a database, a
+//! key or a certificate ([`refuse`]).
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::files::{Arriving, folder_of};
 
@@ -38,8 +43,8 @@ impl Output {
         if old.permissions().readonly() {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "it is write-protected: `chmod u+w` it, or name another file"));
         }
-        // Another name of the same file goes on naming what was written. What standard output leads to is not replaced under it.
-        if old.nlink() > 1 || is_stdout(&old)? {
+        // Another name of the same file goes on naming what was written. What this process has open, as the file that a shell collects errors in, is not replaced under it.
+        if old.nlink() > 1 || is_open(&old)? {
             return Self::through(&plain);
         }
         let mut fresh = arriving(&plain, old.mode() & 0o777)?;
@@ -49,8 +54,14 @@ impl Output {
     }
 
     fn through(path: &Path) -> io::Result<Self> {
-        let to_stdout = is_stdout(&fs::metadata(path)?)?;
-        let file = if to_stdout { stdout()? } else { File::options().write(true).truncate(true).open(path)? };
+        let about = fs::metadata(path)?;
+        let mut how = File::options();
+        let file = match is_stdout(&about)? {
+            true => stdout()?,
+            // It may hold what others wrote.
+            false if is_open(&about)? => how.append(true).open(path)?,
+            false => how.write(true).truncate(true).open(path)?,
+        };
         Ok(Self::Through(file))
     }
 
@@ -82,35 +93,116 @@ impl Write for Output {
     }
 }
 
-/// Writes an output whole.
+/// Writes an output whole. No later output of this process takes its place.
+///
+/// # Errors
+/// As [`refuse`], [`Output::open`] and [`Output::finish`].
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    refuse(path)?;
+    rewrite(path, bytes)?;
+    needs(path);
+    Ok(())
+}
+
+/// Writes a file of the program's own, or results that it writes again and again.
 ///
 /// # Errors
 /// As [`Output::open`] and [`Output::finish`].
-pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn rewrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut output = Output::open(path, 0o666)?;
     output.write_all(bytes)?;
     output.finish()
 }
 
-/// The same for what its owner alone may read.
+/// As [`write()`], for what its owner alone may read. A pipe or a device keeps its mode.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    refuse(path)?;
     let mut output = Output::open(path, 0o600)?;
-    if let Output::Plain(fresh) = &mut output {
-        fresh.file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let file = match &mut output {
+        Output::Plain(fresh) => fresh.file(),
+        Output::Through(file) => file,
+    };
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     }
     output.write_all(bytes)?;
-    output.finish()
+    output.finish()?;
+    needs(path);
+    Ok(())
 }
 
-/// Which of the files that a command reads, or that its configuration names, an output would overwrite.
-#[must_use]
-pub fn overwritten<'f>(output: &Path, files: impl IntoIterator<Item = &'f Path>) -> Option<&'f Path> {
-    let place = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|about| (about.dev(), about.ino()));
-    let output = place(output)?;
-    files.into_iter().find(|file| place(file) == Some(output))
+/// What this process needs as it is.
+static NEEDED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// What databases keep beside their file, and locks and heads beside a ledger.
+const BESIDE: [&str; 6] = ["-wal", "-shm", "-journal", ".lock", ".head", ".new"];
+
+/// How files begin that no output ever takes the place of: databases, and keys and certificates.
+const PRECIOUS: [&[u8]; 2] = [b"SQLite format 3\0", b"-----BEGIN "];
+
+fn needed() -> MutexGuard<'static, Vec<PathBuf>> {
+    // A list of names is whole after a panic, too.
+    NEEDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on no output takes the place of this file, or of any file in this folder.
+pub fn needs(path: &Path) {
+    needed().push(path.to_owned());
+}
+
+/// The same of every file that a configuration in this folder names, under whatever key.
+pub fn needs_named(table: &toml::Table, folder: &Path) {
+    fn named(value: &toml::Value, folder: &Path) {
+        match value {
+            toml::Value::String(text) => {
+                let path = folder.join(text);
+                if path.is_file() {
+                    needs(&path);
+                }
+            }
+            toml::Value::Array(values) => values.iter().for_each(|value| named(value, folder)),
+            toml::Value::Table(table) => needs_named(table, folder),
+            _ => {}
+        }
+    }
+    table.values().for_each(|value| named(value, folder));
+}
+
+/// Refuses an output in the place of what the program needs ([`needs`]), and of a database, a key or a certificate.
+///
+/// # Errors
+/// Which file it is.
+pub fn refuse(output: &Path) -> io::Result<()> {
+    let refused = |what: &str| {
+        let words = format!("an output would take the place of {what}: name another file");
+        Err(io::Error::new(ErrorKind::InvalidInput, words))
+    };
+    let Some(plain) = behind_links(output)? else { return Ok(()) };
+    // Where the folder is not there, nothing else is.
+    let Ok(folder) = fs::canonicalize(folder_of(&plain)) else { return Ok(()) };
+    let place = folder.join(plain.file_name().unwrap_or_default());
+    let (about, name) = (identity(&place), place.to_string_lossy());
+    for file in needed().iter() {
+        let same = || about.is_some() && identity(file) == about;
+        let at = fs::canonicalize(folder_of(file)).ok().map(|folder| folder.join(file.file_name().unwrap_or_default()));
+        let beside = |at: &Path| name.strip_prefix(&*at.to_string_lossy()).is_some_and(|rest| BESIDE.contains(&rest));
+        if same() || at.is_some_and(|at| at == place || beside(&at)) || (file.is_dir() && fs::canonicalize(file).is_ok_and(|own| place.starts_with(own))) {
+            return refused(&format!("what this program needs or has just written ({})", file.display()));
+        }
+    }
+    let mut start = Vec::new();
+    match File::open(&place).map(|file| file.take(16).read_to_end(&mut start)) {
+        Ok(_) if PRECIOUS.iter().any(|precious| start.starts_with(precious)) => refused("a database, a key or a certificate"),
+        _ => Ok(()),
+    }
+}
+
+/// Device and number of a plain file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|about| (about.dev(), about.ino()))
 }
 
 /// The plain file, or the free place, to which a path leads; none where something else is there.
@@ -146,6 +238,19 @@ fn stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
+/// Whether a descriptor of this process leads to that file.
+fn is_open(about: &fs::Metadata) -> io::Result<bool> {
+    for descriptor in fs::read_dir("/proc/self/fd")? {
+        // One that was closed meanwhile leads nowhere.
+        if let Ok(open) = fs::metadata(descriptor?.path())
+            && (open.dev(), open.ino()) == (about.dev(), about.ino())
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn is_stdout(about: &fs::Metadata) -> io::Result<bool> {
     let stdout = stdout()?.metadata()?;
     Ok((stdout.dev(), stdout.ino()) == (about.dev(), about.ino()))
@@ -168,14 +273,14 @@ mod tests {
         symlink("inner/second", at("first")).unwrap();
         symlink(at("inner/free"), at("dangling")).unwrap();
         for (link, target) in [("first", "inner/real"), ("dangling", "inner/free")] {
-            write(&at(link), b"new").unwrap();
+            rewrite(&at(link), b"new").unwrap();
             assert!(std::fs::symlink_metadata(at(link)).unwrap().is_symlink());
             assert!(std::fs::symlink_metadata(at(target)).unwrap().is_file());
             assert_eq!(std::fs::read(at(target)).unwrap(), b"new");
         }
         symlink("round", at("about")).unwrap();
         symlink("about", at("round")).unwrap();
-        write(&at("round"), b"new").unwrap_err();
+        rewrite(&at("round"), b"new").unwrap_err();
     }
 
     #[test]
@@ -186,14 +291,14 @@ mod tests {
         let (sender, read) = std::sync::mpsc::channel();
         let reader = pipe.clone();
         std::thread::spawn(move || sender.send(std::fs::read(reader).unwrap()));
-        write(&pipe, b"through").unwrap();
+        rewrite(&pipe, b"through").unwrap();
         assert_eq!(read.recv_timeout(std::time::Duration::from_secs(20)).unwrap(), b"through");
         assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
         let full = folder.path().join("full");
         symlink("/dev/full", &full).unwrap();
-        write(&full, b"lost").unwrap_err();
+        rewrite(&full, b"lost").unwrap_err();
         assert!(std::fs::symlink_metadata(&full).unwrap().is_symlink());
-        write(folder.path(), b"no file").unwrap_err();
+        rewrite(folder.path(), b"no file").unwrap_err();
     }
 
     #[test]
@@ -205,18 +310,30 @@ mod tests {
         for wanted in [0o600, 0o640, 0o644] {
             std::fs::write(&file, "old").unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(wanted)).unwrap();
-            write(&file, b"new").unwrap();
+            rewrite(&file, b"new").unwrap();
             assert_eq!((mode(&file), std::fs::read(&file).unwrap()), (wanted, b"new".to_vec()));
         }
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o444)).unwrap();
-        let refused = write(&file, b"newer").unwrap_err();
+        let refused = rewrite(&file, b"newer").unwrap_err();
         assert!(refused.to_string().contains("write-protected"), "{refused}");
         assert_eq!((mode(&file), std::fs::read(&file).unwrap()), (0o444, b"new".to_vec()));
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));
         std::fs::write(&one, "a longer one of before").unwrap();
         std::fs::hard_link(&one, &other).unwrap();
-        write(&one, b"short").unwrap();
+        rewrite(&one, b"short").unwrap();
         assert_eq!(std::fs::read(&other).unwrap(), b"short");
+    }
+
+    #[test]
+    fn what_this_process_has_open_is_written_on_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut collected = File::options().create(true).append(true).open(&log).unwrap();
+        collected.write_all(b"before\n").unwrap();
+        rewrite(&log, b"by its name\n").unwrap();
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&collected);
+        rewrite(Path::new(&format!("/proc/self/fd/{descriptor}")), b"by its number\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "before\nby its name\nby its number\n");
     }
 
     #[test]
@@ -228,20 +345,41 @@ mod tests {
         let mut output = Output::open(&file, 0o666).unwrap();
         output.write_all(b"half").unwrap();
         drop(output);
-        write(&folder.path().join("b.json"), b"new").unwrap();
+        rewrite(&folder.path().join("b.json"), b"new").unwrap();
         assert_eq!((std::fs::read(&file).unwrap(), std::fs::read(&other).unwrap()), (b"old".to_vec(), b"somebody's".to_vec()));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
     }
 
     #[test]
-    fn an_output_that_is_an_input_is_found_by_its_place() {
+    fn no_output_takes_the_place_of_what_is_needed_was_just_written_or_is_a_key_or_a_database() {
         let folder = tempfile::tempdir().unwrap();
-        let (input, link, free) = (folder.path().join("in.csv"), folder.path().join("link"), folder.path().join("out.csv"));
-        std::fs::write(&input, "a").unwrap();
-        symlink(&input, &link).unwrap();
-        assert_eq!(overwritten(&link, [free.as_path(), &input]), Some(input.as_path()));
-        assert_eq!(overwritten(&free, [input.as_path()]), None);
-        assert_eq!(overwritten(Path::new("/dev/null"), [Path::new("/dev/null")]), None);
+        let at = |name: &str| folder.path().join(name);
+        for name in ["in.csv", "ledger.db-wal", "other.csv", "state/a"] {
+            std::fs::create_dir_all(folder_of(&at(name))).unwrap();
+            std::fs::write(at(name), "a").unwrap();
+        }
+        std::fs::write(at("ca.key"), "-----BEGIN PRIVATE KEY-----\n").unwrap();
+        std::fs::write(at("some.db"), b"SQLite format 3\0rest").unwrap();
+        symlink(at("in.csv"), at("link")).unwrap();
+        std::fs::hard_link(at("in.csv"), at("second")).unwrap();
+        let table = "[a]\nb = [{ c = \"in.csv\" }]\nd = \"no such file\"\ne = \"state\"\nf = 3".parse().unwrap();
+        needs_named(&table, folder.path());
+        needs(&at("ledger.db"));
+        needs(&at("state"));
+        needs(&at("free.csv"));
+        needs(Path::new("/dev/null"));
+        for name in ["in.csv", "link", "second", "ledger.db", "ledger.db-wal", "state/a", "state/new", "state/../in.csv", "free.csv", "ca.key", "some.db"] {
+            let before = std::fs::read(at(name)).ok();
+            for error in [write(&at(name), b"new").unwrap_err(), write_private(&at(name), b"new").unwrap_err()] {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");
+            }
+            assert_eq!(std::fs::read(at(name)).ok(), before, "{name}");
+        }
+        refuse(Path::new("/dev/null")).unwrap();
+        write(&at("other.csv"), b"new").unwrap();
+        assert_eq!(write(&at("state/../other.csv"), b"newer").unwrap_err().kind(), ErrorKind::InvalidInput, "of the same command");
+        rewrite(&at("in.csv"), b"the program's own").unwrap();
+        assert_eq!(std::fs::read(at("second")).unwrap(), b"the program's own");
     }
 
     #[test]
@@ -253,5 +391,11 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         write_private(&file, b"new").unwrap();
         assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        std::fs::write(&one, "old").unwrap();
+        std::fs::set_permissions(&one, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::hard_link(&one, &other).unwrap();
+        write_private(&one, b"new").unwrap();
+        assert_eq!(std::fs::metadata(&other).unwrap().mode() & 0o777, 0o600, "a file with two names");
     }
 }

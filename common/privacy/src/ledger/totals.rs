@@ -269,7 +269,11 @@ impl Totals {
                 Some(_) => Err(corrupt("a run with two sets of records")),
             },
             RowBody::Renounced { run } => {
-                self.renounced.insert(*run);
+                let first = self.renounced.insert(*run);
+                if first && !self.left.contains_key(run) {
+                    // Given up before anything was planned.
+                    return Ok(());
+                }
                 self.renounce(run).map(drop)
             }
         }

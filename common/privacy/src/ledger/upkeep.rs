@@ -106,7 +106,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(Some((before, self.losses().joint.epsilon.get())))
     }
 
-    /// The run was given up: visits that were paid for and have not left are closed, and stay charged; all other visits are renounced.
+    /// The run was given up: visits that were paid for and have not left are closed, and stay charged; all other visits are renounced, also where none was planned yet.
     ///
     /// # Errors
     /// Store.
@@ -115,7 +115,10 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         for release in self.totals.all_in(&kept).iter().filter(|release| release.run == *run) {
             self.settle(release, false, 0.0)?;
         }
-        self.renounce(run).map(drop)
+        if self.renounce(run)?.is_none() && !self.was_renounced(run) {
+            self.append(RowBody::Renounced { run: *run }, None)?;
+        }
+        Ok(())
     }
 
     /// Whether visits of a run's plan are neither reserved nor renounced.

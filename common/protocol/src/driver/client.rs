@@ -43,7 +43,7 @@ pub async fn drive_site<S: ChargeStore, K: RowSigner>(
         let task = match welcomed {
             Ok(task) => task,
             Err(error) => {
-                withdraw(participant, error.reason(), transport).await;
+                withdraw_for(participant, &error, transport).await;
                 return Err(error.into());
             }
         };
@@ -84,7 +84,7 @@ pub async fn drive_site<S: ChargeStore, K: RowSigner>(
                 Err(error) => {
                     // All sites sign a charter or none: the others learn why this one does not.
                     if charter && matches!(error, SiteError::Unapproved(_) | SiteError::Aggregation(_)) {
-                        withdraw(participant, error.reason(), transport).await;
+                        withdraw_for(participant, &error, transport).await;
                     }
                     return Err(error.into());
                 }
@@ -271,6 +271,13 @@ fn joined(welcome: &Signed<Welcome>, task: &Arc<ResolvedTask>, observer: &mut im
 async fn withdraw<S: ChargeStore, K: RowSigner>(participant: &Participant<S, K>, reason: RefusalReason, transport: &mut impl Transport) {
     if let Some(refusal) = participant.withdrawal(reason) {
         let _ = transport.refuse(&refusal).await;
+    }
+}
+
+/// The same for an error, unless this process works on a copy of the ledger: what such a copy says would take the site itself out of the run.
+async fn withdraw_for<S: ChargeStore, K: RowSigner>(participant: &Participant<S, K>, error: &SiteError, transport: &mut impl Transport) {
+    if !error.is_of_a_copy() {
+        withdraw(participant, error.reason(), transport).await;
     }
 }
 

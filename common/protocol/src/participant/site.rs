@@ -130,7 +130,10 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
             }
         }
         self.policy.check(&task, welcome.run.task)?;
-        self.check_paid_to_the_end(&task, &welcome.run)?;
+        self.check_paid_to_the_end(&task, &welcome.run).map_err(|error| match self.ledger.was_renounced(&welcome.run) {
+            true => SiteError::GivenUp(welcome.run.number),
+            false => error,
+        })?;
         // Last: λ is built for a task that this site takes part in, and for no other.
         if !matches!(&self.state, State::Joined(joined) if joined.chain.run == welcome.run) {
             let joined = Joined {

@@ -28,6 +28,21 @@ fn of_squares(squared: f64) -> f64 {
     Gdp::of_ratio(squared.sqrt()).epsilon_upper(Delta::new(0.9e-5).unwrap()).get()
 }
 
+/// A run that was joined and not charged yet is given up for good, too, and what was given up can be given up again.
+#[test]
+fn a_run_without_a_plan_is_given_up_for_good() {
+    let store = MemoryStore::new(Unsealed);
+    let mut ledger = of_budget(&store, 50.0);
+    for _ in 0..2 {
+        ledger.give_up(&run(3)).unwrap();
+        assert!(ledger.was_renounced(&run(3)) && !ledger.has_visits_left(&run(3)) && spent(&ledger) == 0.0);
+    }
+    let rows = ledger.rows().len();
+    drop(ledger);
+    let again = of_budget(&store, 50.0);
+    assert!(again.was_renounced(&run(3)) && !again.was_renounced(&run(4)) && again.rows().len() == rows);
+}
+
 /// Of sixty visits four were reserved: the others come back, to the last bit of ε that is shown, also after a restart; the run's own statement stays.
 #[test]
 fn visits_that_were_never_reserved_give_their_squares_back() {
