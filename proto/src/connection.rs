@@ -72,13 +72,13 @@ impl Failure {
 /// Unreachable, or one side does not accept the other's certificate.
 pub async fn connect(dial: Dial<'_>) -> Result<(Channel, Failure), TransportError> {
     let unreachable = |what: &str, error: &dyn std::fmt::Display| TransportError::Unreachable(format!("{what}: {error}"));
-    let opened = tokio::time::timeout(CONNECT, proxy::open(dial.host, dial.port)).await;
+    let opened = tokio::time::timeout(2 * CONNECT, proxy::open(dial.host, dial.port)).await;
     let Way { stream: tcp, proxy } = opened.map_err(|_| unreachable("connect", &"timed out"))??;
     tcp.set_nodelay(true).map_err(|e| unreachable("connect", &e))?;
     let connector = TlsConnector::from(Arc::clone(dial.tls));
     let mut stream = tokio::time::timeout(CONNECT, connector.connect(dial.server_name.clone(), tcp))
         .await
-        .map_err(|_| unreachable("TLS", &"timed out"))?
+        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "timed out")))
         .map_err(|e| inner(&e).map_or_else(|| unreachable("TLS", &e), tls_error))
         .map_err(|error| through(error, proxy.as_deref(), dial))?;
     check_server(&stream, dial.server)?;
@@ -113,7 +113,7 @@ pub async fn connect(dial: Dial<'_>) -> Result<(Channel, Failure), TransportErro
     Ok((channel, failure))
 }
 
-/// A certificate of another authority may be the proxy's own.
+/// A certificate of another authority may be the proxy's own, and what is no TLS may be its page.
 fn through(error: TransportError, proxy: Option<&str>, dial: Dial<'_>) -> TransportError {
     match (error, proxy) {
         (TransportError::Rejected { kind: kind @ Rejection::Authentication, message }, Some(proxy)) => {
@@ -121,6 +121,7 @@ fn through(error: TransportError, proxy: Option<&str>, dial: Dial<'_>) -> Transp
             let message = format!("{message}. If the proxy {proxy} opens TLS, ask for a bypass of {host}:{port}");
             TransportError::Rejected { kind, message }
         }
+        (TransportError::Unreachable(words), Some(proxy)) => TransportError::Unreachable(format!("{words} (through the proxy {proxy})")),
         (error, _) => error,
     }
 }

@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 use tonic::codegen::Service as _;
 use tonic::codegen::http::Uri;
 
+use super::CONNECT;
+
 /// What the environment may say.
 const VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
@@ -29,27 +31,45 @@ fn unreachable(what: &str, error: &dyn Display) -> TransportError {
     TransportError::Unreachable(format!("{what}: {error}"))
 }
 
+/// The first of these variables that says anything, and what it says.
+fn said(variables: &[&'static str]) -> Option<(&'static str, String)> {
+    variables.iter().find_map(|name| Some((*name, std::env::var(name).ok()?.trim().to_owned())).filter(|(_, value)| !value.is_empty()))
+}
+
 /// Connects to a host.
 ///
 /// # Errors
 /// Unreachable; what is said names the proxy where there is one, and never a password.
 pub(super) async fn open(host: &str, port: u16) -> Result<Way, TransportError> {
-    let set = VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
-    match set {
+    let no = said(&NO).map_or_else(String::new, |(_, hosts)| hosts);
+    match said(&VARIABLES) {
         // As curl has it: all hosts, addresses too.
-        Some(_) if NO.iter().any(|name| std::env::var(name).is_ok_and(|value| value.trim() == "*")) => straight(host, port).await,
-        Some(variable) if !is_loopback(host) => {
+        Some(_) if no == "*" => straight(host, port).await,
+        Some((variable, value)) if !is_loopback(host) => {
             // A site that must go out through its proxy is told that it does not: the library passes by what it cannot read.
-            let value = std::env::var(variable).unwrap_or_default();
-            if Matcher::builder().all(value).build().intercept(&Uri::from_static("https://example.org")).is_none() {
+            let matcher = Matcher::builder().all(value.clone()).no(no).build();
+            if !is_address(&value) || Matcher::builder().all(value).build().intercept(&Uri::from_static("https://example.org")).is_none() {
                 return Err(TransportError::Unreachable(format!(
                     "{variable} is no address of a proxy: write http://HOST:PORT, or http://NAME:PASSWORD@HOST:PORT with blanks and special characters as %20 and the like"
                 )));
             }
-            open_under(&Matcher::from_env(), variable, host, port).await
+            open_under(&matcher, variable, host, port).await
         }
         _ => straight(host, port).await,
     }
+}
+
+/// Whether all readers of an address agree on its host: nothing of a name or password may end it early, and a port is a number.
+fn is_address(value: &str) -> bool {
+    let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
+    let (who, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let port = match place.rsplit_once(']') {
+        Some((_, rest)) => rest.strip_prefix(':'),
+        None => place.split_once(':').map(|(_, port)| port),
+    };
+    let ends = |text: &str| text.contains(['#', '/', '?', '@', '\\']) || text.contains(char::is_whitespace);
+    !ends(who) && !ends(place) && !place.is_empty() && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
 async fn straight(host: &str, port: u16) -> Result<Way, TransportError> {
@@ -87,7 +107,14 @@ async fn open_under(matcher: &Matcher, variable: &str, host: &str, port: u16) ->
         Some(auth) => tunnel.with_auth(auth.clone()),
         None => tunnel,
     };
-    let stream = tunnel.call(target).await.map_err(|e| {
+    let stream = match tokio::time::timeout(CONNECT, tunnel.call(target)).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let words = format!("the proxy {address} that {variable} names does not answer. Is its address right and the proxy at work?");
+            return Err(TransportError::Unreachable(words));
+        }
+    };
+    let stream = stream.map_err(|e| {
         let cause = std::error::Error::source(&e).map_or_else(String::new, |cause| format!(" ({cause})"));
         TransportError::Unreachable(format!(
             "the proxy {address} that {variable} names does not connect to {name}: {e}{cause}. Is the proxy's address right and the proxy at work? If so, ask for {name} to be let through. A proxy that asks for a \
@@ -145,6 +172,20 @@ mod tests {
             let (port, _asked) = proxy(answer).await;
             let error = way(&format!("http://site:secret@127.0.0.1:{port}"), "", "::2").await.err().unwrap();
             assert!(error.contains(words) && error.contains("[::2]:9092") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    /// An unescaped character of a password must not make a part of it a host, which errors name.
+    #[test]
+    fn an_address_with_an_unescaped_password_is_none() {
+        for right in ["http://127.0.0.1:1", "proxy", "proxy:3128/", "http://a:b%23@proxy:1", "http://[::1]:3128", "http://[::1]", "https://a@b"] {
+            assert!(is_address(right), "{right}");
+        }
+        for wrong in [
+            "http://site:topsec#ret1@proxy:3128", "http://site:top/sec@proxy:1", "http://site:top?sec@proxy:1", "http://site:top@sec@proxy:1", "http://site:topsec",
+            "http://a b@proxy:1", "http://proxy:99999", "http://", "http://a@", "http://site:topsec#ret1", "http://proxy:1/path",
+        ] {
+            assert!(!is_address(wrong), "{wrong}");
         }
     }
 
