@@ -98,12 +98,16 @@ impl ModelRules for SurvivalRegression {
             "the entry's `lower` in the schema is not below the time's `upper`, so no record is ever watched: are the columns exchanged?",
         )?;
         require(
-            (self.baseline_mean + self.horizon().ln()).abs() <= MOST_GUESS + 3.0 * self.baseline_scale,
+            rule.entry.as_ref().is_none_or(|entry| entry.rule.lower < self.cuts[1]),
+            "the first intervals end before the entry's `lower` in the schema, where no record is ever watched: leave the cuts between 0 and it out",
+        )?;
+        require(
+            (self.baseline_mean + rule.time.upper.ln()).abs() <= MOST_GUESS + 3.0 * self.baseline_scale,
             "baseline_mean, the logarithm of the events that are expected in one unit of time, would have none or all of the records end at once: about minus the logarithm of the last cut is usual",
         )?;
         require(
-            self.baseline_mean.abs() <= 1e3 && positive(self.baseline_scale),
-            "baseline_mean must lie between -1000 and 1000, and baseline_scale between 1e-30 and 1e30",
+            self.baseline_mean.abs() <= 1e3 && positive(self.baseline_scale) && self.baseline_scale <= 100.0,
+            "baseline_mean must lie between -1000 and 1000, and baseline_scale between 1e-30 and 100",
         )?;
         require(
             positive(self.least_exposure) && self.least_exposure <= self.horizon(),

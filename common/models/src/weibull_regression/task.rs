@@ -72,8 +72,13 @@ impl ModelRules for WeibullRegression {
             "time_unit is far from the times: about √(lower · upper) of the time's range is usual, in the unit of the file",
         )?;
         require(
-            self.shape_mean.abs() <= 10.0 && positive(self.shape_scale),
-            "shape_mean must lie between -10 and 10, and shape_scale between 1e-30 and 1e30",
+            (rule.time.lower / self.time_unit).ln() >= -12.0,
+            "the time's `lower` in the schema is far below time_unit, and rows as long as the logarithm of their ratio need as much more noise: `lower` is the shortest time that is \
+             told apart, as half a day",
+        )?;
+        require(
+            self.shape_mean.abs() <= 4.0 && positive(self.shape_scale) && self.shape_scale <= 10.0,
+            "shape_mean must lie between -4 and 4 (a shape between 0.02 and 55), and shape_scale between 1e-30 and 10",
         )
     }
 

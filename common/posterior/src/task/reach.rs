@@ -7,6 +7,7 @@
 //! * *Log rates and log hazards*: an offset is a logarithm. Where it spans more than `LOG_SPAN`, the rates of two records differ by a factor of e^30; what is meant is `offset(log(…))`.
 //! * *Logits and probits*: where it spans more than `LOGIT_SPAN`, it alone decides every label.
 //! * *Numbers*: an offset in units of the label. Where it spans more than `LABEL_SPAN` times the label's range, or lies outside of it, no coefficient makes up for it.
+//! * *The prior's mean*: where all predictors that the prior reaches lie beyond `DECIDED` of 0, on the scale of logits and logarithms, the prior decides every label by itself.
 //! * *Everywhere*: e to the predictor is a number of the computer only up to `OVERFLOW`. Where the prior's reach is beyond it (powers of a number that was not scaled), it is refused for
 //!   log rates and log hazards.
 
@@ -14,7 +15,7 @@ use dp_pvi_models::spec::check::invalid;
 use dp_pvi_models::spec::words::Short;
 use dp_pvi_models::spec::{Prior, TaskError};
 use dp_pvi_models::{ModelSpec, PredictorScale};
-use dp_pvi_schema::{LabelKind, Schema};
+use dp_pvi_schema::{EntryKind, LabelKind, Schema};
 
 /// Longest span of an offset on a logarithm's scale.
 const LOG_SPAN: f64 = 30.0;
@@ -22,6 +23,8 @@ const LOG_SPAN: f64 = 30.0;
 const LOGIT_SPAN: f64 = 60.0;
 /// The same of a number, in ranges of the label.
 const LABEL_SPAN: f64 = 10.0;
+/// A logit, or the logarithm of a rate or of a ratio of hazards, beyond which nothing is learned from a record.
+const DECIDED: f64 = 30.0;
 /// Largest exponent whose power is a finite number.
 const OVERFLOW: f64 = 700.0;
 /// Standard deviations that count.
@@ -34,17 +37,18 @@ pub struct Reach {
     pub offset: (f64, f64),
     /// Largest standard deviation of xᵀθ under the prior.
     pub spread: f64,
-    /// Largest |xᵀθ| at the prior's mean.
-    pub mean: f64,
+    /// Ends of xᵀθ at the prior's mean.
+    pub mean: (f64, f64),
     /// What it is measured in.
     pub scale: PredictorScale,
 }
 
 impl Reach {
-    /// Least and greatest predictor: the offset's ends, and three standard deviations of the rest.
+    /// Least and greatest predictor: the ends of the offset and of the prior's mean, and three standard deviations.
     #[must_use]
     pub fn range(&self) -> (f64, f64) {
-        (self.offset.0 - DEVIATIONS * self.spread, self.offset.1 + DEVIATIONS * self.spread)
+        let reached = DEVIATIONS * self.spread;
+        (self.offset.0 + self.mean.0 - reached, self.offset.1 + self.mean.1 + reached)
     }
 
     fn span(&self) -> f64 {
@@ -78,7 +82,7 @@ impl Reach {
             own.iter().map(|precision| precision.powf(-0.5)).fold(0.0, f64::max)
         };
         let longest = schema.row_norm_bound() * widest(first, schema.dimension() as usize);
-        let mean = schema.row_norm_bound() * prior.mean.get(first..).unwrap_or_default().iter().map(|mean| mean * mean).sum::<f64>().sqrt();
+        let mean = of_mean(schema, prior.mean.get(first..).unwrap_or_default());
         let Some(design) = schema.design() else { return Some(Self { offset: (0.0, 0.0), spread: longest, mean, scale }) };
         let squares = design.terms().iter().map(|term| (term.bound * widest(first + term.first as usize, term.count as usize)).powi(2));
         Some(Self { offset: design.offset_range(), spread: squares.sum::<f64>().sqrt().min(longest), mean, scale })
@@ -104,15 +108,15 @@ impl Reach {
             PredictorScale::Label => {
                 let LabelKind::Number(rule) = &schema.label().kind else { return Ok(()) };
                 let (low, high) = (rule.encode(rule.lower), rule.encode(rule.upper));
-                let reached = DEVIATIONS * self.spread + self.mean;
-                if from - reached > high || to + reached < low {
+                let (least, greatest) = self.range();
+                if least > high || greatest < low {
                     return invalid(&format!(
                         "the label after its centre and scale lies between {} and {}, and the prior lets predictors reach {} to {}: give the label a centre and a scale in the \
                          middle of its range, or the prior a mean or a scale",
                         Short(low),
                         Short(high),
-                        Short(from - reached),
-                        Short(to + reached)
+                        Short(least),
+                        Short(greatest)
                     ));
                 }
                 if far == 0.0 || span <= LABEL_SPAN * (high - low) && from <= high && to >= low {
@@ -125,6 +129,11 @@ impl Reach {
                     Short(high)
                 ))
             }
+            _ if self.range().0 > DECIDED || self.range().1 < -DECIDED => invalid(&format!(
+                "the prior lets predictors reach {} to {} ({model}): it decides every label by itself, and nothing would be learned; give it another mean, or a larger scale",
+                Short(self.range().0),
+                Short(self.range().1)
+            )),
             PredictorScale::LogRate | PredictorScale::LogHazard if DEVIATIONS * self.spread > OVERFLOW => invalid(&format!(
                 "the prior lets the logarithm of a rate reach {}, and e to that is no number: rows are up to {} long; scale the columns (scale = … in the schema, \
                  scale(…) in the formula), take poly(…) without raw = TRUE, or give a norm_bound or a smaller prior_scale",
@@ -134,4 +143,19 @@ impl Reach {
             _ => Ok(()),
         }
     }
+}
+
+/// Ends of xᵀm for the prior's mean m: an intercept is the same for every row, and the rest of a row is no longer than its bound.
+fn of_mean(schema: &Schema, means: &[f64]) -> (f64, f64) {
+    let kinds = schema.entries();
+    let is_intercept = |entry: usize| kinds.get(entry) == Some(&EntryKind::Intercept) || schema.intercept().is_some_and(|at| at as usize == entry);
+    let (mut same, mut square) = (0.0, 0.0);
+    for (entry, mean) in means.iter().enumerate() {
+        match is_intercept(entry) {
+            true => same += mean,
+            false => square += mean * mean,
+        }
+    }
+    let rest = schema.row_norm_bound() * f64::sqrt(square);
+    (same - rest, same + rest)
 }
