@@ -52,14 +52,13 @@ pub fn prepare(config: &Config) -> Result<()> {
     }
     let unavailable = |e: std::io::Error| ServerError::unavailable(directory, format!("{e}; [server] output names it"));
     std::fs::create_dir_all(directory).map_err(unavailable)?;
-    let probe = directory.join(".dp-pvi.new");
-    std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(unavailable)
+    tempfile::tempfile_in(directory).map(drop).map_err(unavailable)
 }
 
 /// What an export writes into its directory.
 pub const FILES: [&str; 2] = ["posterior.json", "report.html"];
 
-/// Writes `posterior.json` and `report.html` of the last run into a directory.
+/// Writes `posterior.json` and `report.html` of the last run into a directory. Those of another run that stand there get names with its task and number, and stay.
 ///
 /// # Errors
 /// There is no run, no round of it has an update ([`ServerError::NothingYet`]), the store is damaged ([`ServerError::Corrupt`]), or the
@@ -73,9 +72,31 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let [posterior, report] = FILES.map(|name| directory.join(name));
     let exported = Exported { posterior, report };
+    keep_earlier(directory, &document)?;
     replace(&exported.posterior, document.to_json().as_bytes())?;
     replace(&exported.report, page::render(&config.federation, &history, &document).as_bytes())?;
     Ok(exported)
+}
+
+/// Gives the results of another run their own names.
+fn keep_earlier(directory: &Path, document: &PosteriorDocument) -> Result<()> {
+    let posterior = directory.join(FILES[0]);
+    let Ok(text) = std::fs::read_to_string(&posterior) else { return Ok(()) };
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let (Some(task), Some(run)) = (value["task_hash"].as_str(), value["run"].as_u64()) else { return Ok(()) };
+    if (task, run) == (document.task_hash.as_str(), u64::from(document.run)) {
+        return Ok(());
+    }
+    let name: String = task.trim_start_matches("sha256:").chars().filter(char::is_ascii_hexdigit).take(8).collect();
+    for file in FILES {
+        let (stem, end) = file.rsplit_once('.').unwrap_or((file, ""));
+        let kept = directory.join(format!("{stem}-{name}-{run}.{end}"));
+        match std::fs::rename(directory.join(file), &kept) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(ServerError::unavailable(&kept, e)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The posterior of the last run, as `posterior.json` holds it.

@@ -238,15 +238,11 @@ fn readable_by_all(config: &Config) -> Vec<String> {
 }
 
 fn state_folder(path: &Path) -> Result<()> {
-    let probe = path.join(".check");
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .and_then(|()| std::fs::write(&probe, b""))
-        .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|e| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display())))?;
-    keys::check_state(path)
+    let unwritten = |e: std::io::Error| ClientError::config("site.state", format!("{}: cannot be written ({e})", path.display()));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unwritten)?;
+    // First: in a folder that others may change, a name may be their link.
+    keys::check_state(path)?;
+    tempfile::tempfile_in(path).map(drop).map_err(unwritten)
 }
 
 /// Reads the data through the site's schema and counts what it does to them.

@@ -111,6 +111,15 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// A name beside a file that an operator named, under which it is written: none that the operator has given a file.
+#[must_use]
+pub fn on_the_way(place: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(place.file_name().unwrap_or_default());
+    name.push(".dp-pvi.new");
+    place.with_file_name(name)
+}
+
 /// The path with something behind its last name.
 #[must_use]
 pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::files::{Arriving, folder_of};
+use crate::files::{Arriving, folder_of, on_the_way};
 
 /// Links that are followed before they are taken for a circle.
 const MOST_LINKS: usize = 40;
@@ -226,12 +226,8 @@ fn behind_links(path: &Path) -> io::Result<Option<PathBuf>> {
     Err(io::Error::other("its links lead in a circle: name the file itself"))
 }
 
-/// Under a name on the way that is no file of an operator's.
 fn arriving(place: &Path, mode: u32) -> io::Result<Arriving> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(place.file_name().unwrap_or_default());
-    name.push(".dp-pvi.new");
-    Arriving::named(place.with_file_name(name), place.to_owned(), mode)
+    Arriving::named(on_the_way(place), place.to_owned(), mode)
 }
 
 fn stdout() -> io::Result<File> {

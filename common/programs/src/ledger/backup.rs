@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::OpenFlags;
 
-use crate::files::suffixed;
+use crate::files::{on_the_way, suffixed};
 use crate::ledger::lock::WriterLock;
 use crate::ledger::{SqliteLedger, check_file, connect, corrupt, exists, failure, move_into_place, opening, unavailable};
 use dp_pvi_privacy::ledger::StoreError;
@@ -29,7 +29,7 @@ pub fn backup(path: &Path, target: &Path) -> Result<(), StoreError> {
         }
     }
     // Under another name until it is whole: a copy that was cut off is never taken for a backup.
-    let fresh = suffixed(target, ".new");
+    let fresh = on_the_way(target);
     copy(path, &fresh)?;
     let placed = place(&fresh, target, |fresh, target| fs::hard_link(fresh, target));
     fs::remove_file(&fresh).map_err(|e| unavailable(&fresh, &e))?;
