@@ -5,6 +5,7 @@
 //! is a function of the set of rows, with repetitions. See `proofs/database_rows.md` of `dp-pvi-privacy`.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use time::Date;
@@ -13,6 +14,7 @@ use super::catalogue::Plan;
 use super::columns::{Family, day};
 use crate::error::{ClientError, Result};
 use dp_pvi_description::{Description, Give, Rows, Rule};
+use dp_pvi_schema::text;
 
 /// A cell, or no value.
 pub(super) type Cell = Option<Box<str>>;
@@ -75,7 +77,7 @@ impl Row<'_> {
         };
         match &column.texts {
             None => Some(value),
-            Some(texts) => texts.get(&*value).map(|text| text.as_str().into()),
+            Some(texts) => listed(texts, &value).map(Into::into),
         }
     }
 
@@ -181,6 +183,13 @@ fn years(text: &str, index: Date) -> Option<i32> {
     let Some(from) = day(text) else { return text.parse().ok().and_then(|year: i32| index.year().checked_sub(year)) };
     let before_the_day = (index.month() as u8, index.day()) < (from.month() as u8, from.day());
     Some(index.year() - from.year() - i32::from(before_the_day))
+}
+
+/// What a value stands for: values are compared as the cells of a file are with a schema's texts, without blanks around them, and as numbers where they are whole.
+fn listed<'t>(texts: &'t BTreeMap<String, String>, value: &str) -> Option<&'t str> {
+    let is_same = |listed: &str| text::is_listed(listed.as_bytes(), text::read(value).as_bytes());
+    let found = texts.get(value).or_else(|| texts.iter().find(|(listed, _)| is_same(listed)).map(|(_, text)| text));
+    found.map(String::as_str)
 }
 
 #[cfg(test)]

@@ -54,8 +54,13 @@ async fn described(
 ) -> Result<()> {
     let access = Access::Described { row_security: description.vouched.is_empty() };
     let connection = Connection::open(database, access).await?;
-    connection.hold(&select::locks(description)).await?;
     let place = database.rows.file().display().to_string();
+    if let Err(error) = connection.hold(&select::locks(description)).await {
+        // What is no table cannot be locked: the catalogue has the better words for it.
+        let other = Connection::open(database, access).await?;
+        Catalogue::read(&other, description, place.clone()).await?.plan()?;
+        return Err(error);
+    }
     let encoding = connection.ask("SHOW server_encoding").await?;
     let encoding = encoding.first().and_then(|row| row.try_get(0).ok().flatten());
     if !encoding.is_some_and(|encoding| ENCODINGS.contains(&encoding)) {
