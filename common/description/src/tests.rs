@@ -115,3 +115,18 @@ fn what_is_no_description_is_refused_with_what_to_write() {
     refused("", &format!("[sources.events]\ntable = \"{}\"\n{own}", "e".repeat(64)), "1 to 63 bytes");
     refused("sql = \"SELECT 1\"", own, "unknown field `sql`");
 }
+
+/// Removing one person must change that person's rows alone: a row that two columns give to two persons would be a record of both.
+#[test]
+fn every_table_has_one_column_that_says_whose_a_row_is() {
+    let column = "[[columns]]\nname = \"n\"\ncount = \"m\"\n";
+    for sources in [
+        "[sources.m]\ntable = \"p\"\nperson = \"mother\"\n",
+        "[sources.a]\ntable = \"tx\"\nperson = \"donor\"\n[sources.m]\ntable = \"tx\"\nperson = \"recipient\"\n",
+    ] {
+        refused("", &format!("{sources}{column}"), "a record of two persons");
+    }
+    for sources in ["[sources.m]\ntable = \"p\"\n", "[sources.a]\ntable = \"tx\"\nperson = \"donor\"\n[sources.m]\ntable = \"tx\"\nperson = \"donor\"\n"] {
+        parsed(&format!("{SMALLEST}{sources}{column}")).unwrap();
+    }
+}
