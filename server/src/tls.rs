@@ -256,7 +256,7 @@ fn stamp(files: &TlsFiles) -> Stamp {
 }
 
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let bytes = std::fs::read(path).map_err(|e| ServerError::file(path, e))?;
+    let bytes = std::fs::read(path).map_err(|e| ServerError::file(path, format!("{e}; [tls] in the configuration names it")))?;
     match CertificateDer::pem_slice_iter(without_mark(&bytes)).collect::<std::result::Result<Vec<_>, _>>() {
         Ok(list) if list.is_empty() => Err(ServerError::file(path, "there is no certificate in this file")),
         Ok(list) => Ok(list),

@@ -311,7 +311,7 @@ pub fn verify(config: &Config, transcript: Option<&Path>, posterior: Option<&Pat
             }
             if let Some((proved, without)) = &proved {
                 text.push_str(&format!(
-                    "\nposterior: run {}, {} charges, all of its plan; the certificate proves epsilon {} at delta {:e}",
+                    "\nposterior: run {}, {} charges of this site; the certificate proves epsilon {} at delta {:e}",
                     proved.run.number,
                     proved.charges,
                     epsilon(proved.epsilon),
