@@ -92,7 +92,7 @@ fn a_run_of_epochs_has_a_certificate_under_add_remove() {
     let stated = posterior["privacy"][0]["epsilon"].as_f64().unwrap();
     let ((code, out), (site, said)) = judges.ask(&posterior);
     assert!(code == 0 && out.starts_with(&format!("holds: epsilon {stated} at delta 1e-5 under \"add_remove\"\n")), "{code} {out}");
-    assert!(site == 0 && said.contains("2 charges, all of its plan; the certificate proves epsilon"), "{said}");
+    assert!(site == 0 && said.contains("2 charges of this site; the certificate proves epsilon"), "{said}");
     let more = with(&posterior, sealed(&text.replacen("\"random_allocation\":10", "\"random_allocation\":11", 1)));
     judges.both_refuse(&more, "about other events");
     let fewer = with(&posterior, sealed(&text.replacen("\"random_allocation\":10", "\"random_allocation\":9", 1)));
@@ -124,7 +124,7 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     );
     assert!(code == 0 && out.starts_with(&holds), "{code} {out}");
     assert!(
-        site == 0 && said.contains(&format!("posterior: run {this}, 2 charges, all of its plan; the certificate proves epsilon")),
+        site == 0 && said.contains(&format!("posterior: run {this}, 2 charges of this site; the certificate proves epsilon")),
         "{said}"
     );
     let file = federation.home("server").join("results/posterior.json");
