@@ -36,7 +36,6 @@ fn mode(path: &Path, bits: u32) {
 #[test]
 fn check_says_of_a_ledger_that_cannot_be_written() {
     let site = Site::new();
-    site.run(&["ledger", "create"]).expect(0, "");
     let before = std::fs::read(site.path("data/ledger.db")).unwrap();
     let ledger_of = |outcome: &str| outcome.lines().find(|line| line.contains(" ledger: ")).unwrap_or_default().to_owned();
     let said = || ledger_of(&site.run(&["check", "--offline"]).stdout);

@@ -73,13 +73,6 @@ async fn an_aggregated_task_without_a_summer_is_refused_by_name() {
     named("summer");
     two_summers_are_told_of(&fed, &certificate, &fs::read_to_string(&files.tls_key).unwrap()).await;
     let server = fed.start().await;
-    // Nobody is waited for in silence.
-    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
-    assert_eq!(state["summer"], serde_json::json!({"state": "gone", "last_round": null, "asked": false}), "{state}");
-    let status =
-        std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["status", "--config"]).arg(fed.config_path()).output();
-    let status = String::from_utf8(status.unwrap().stdout).unwrap();
-    assert!(status.contains("waiting    for a, b, c, the summer") && status.contains("summer     not connected"), "{status}");
     server.terminate().await;
 }
 
@@ -97,6 +90,13 @@ async fn two_summers_are_told_of(fed: &crate::support::Fed, certificate: &str, k
         .stderr(fs::File::create(&log).unwrap())
         .spawn();
     let server = Process::from_child(child.unwrap());
+    // Nobody is waited for in silence.
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert_eq!(state["summer"], serde_json::json!({"state": "gone", "last_round": null, "asked": false}), "{state}");
+    let status =
+        std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["status", "--config"]).arg(fed.config_path()).output();
+    let status = String::from_utf8(status.unwrap().stdout).unwrap();
+    assert!(status.contains("waiting    for a, b, c, the summer") && status.contains("summer     not connected"), "{status}");
     let summer = async || {
         let channel = connect(server.address, fed.member("a").with(certificate, key).tls_config()).await.unwrap();
         let (answers, queue) = tokio::sync::mpsc::channel(1);
