@@ -197,7 +197,7 @@ impl Config {
     /// # Errors
     /// [`ClientError::Config`] with the failing field.
     pub fn load(file: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(file)
+        let text = dp_pvi_programs::files::read_text(file)
             .map_err(|e| ClientError::config(file.display().to_string(), format!("cannot be read ({e}): name the file with --config")))?;
         let folder = file.parent().unwrap_or(Path::new(""));
         let environment = overrides(std::env::vars_os())?;

@@ -87,6 +87,14 @@ pub fn look_ahead(private: &PrivateData, key: SigningKey) -> Result<(LedgerView,
     Ok((ledger, on_disk))
 }
 
+/// Whether a run could write the ledger and its second place. Nothing is changed.
+///
+/// # Errors
+/// Which cannot be written, and why.
+pub fn check_writable(private: &PrivateData) -> Result<()> {
+    Ok([&private.ledger, &private.ledger_head].into_iter().try_for_each(|file| dp_pvi_programs::ledger::check_writable(file))?)
+}
+
 /// Why the second place is none, if it is none.
 #[must_use]
 pub fn too_near(private: &PrivateData) -> Option<String> {

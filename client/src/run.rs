@@ -146,7 +146,9 @@ pub fn verdict(ended: &Ended) -> Result<()> {
         let reason = match reason {
             RefusalReason::Budget => "the data set's budget does not allow it",
             RefusalReason::Policy => "this site's policy does not allow it",
-            RefusalReason::Frozen => "the data set is frozen",
+            RefusalReason::Frozen => {
+                "the data set is frozen (`dp-pvi-client budget freeze --off` opens it, and the run can be joined again)"
+            }
             RefusalReason::Spent => "a release of that name exists already",
             RefusalReason::Visited => "all its visits are charged",
             RefusalReason::Approval => "nobody here has approved the task yet",

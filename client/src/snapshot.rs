@@ -53,7 +53,8 @@ impl LocalSchema {
     /// [`ClientError::InvalidFile`].
     pub fn read(path: &Path) -> Result<Self> {
         let invalid = |message: Problem| ClientError::InvalidFile { file: path.to_owned(), message };
-        let text = fs::read_to_string(path).map_err(|e| invalid(Problem::said(format!("[data] schema cannot be read ({e})"), e)))?;
+        let text = dp_pvi_programs::files::read_text(path)
+            .map_err(|e| invalid(Problem::said(format!("[data] schema cannot be read ({e})"), e)))?;
         let schema = Schema::parse(&text).map_err(|e| invalid(Problem::of(e)))?;
         Ok(Self { path: path.to_owned(), text, schema })
     }

@@ -15,6 +15,7 @@ mod enrolled;
 mod handover;
 mod names;
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -105,10 +106,17 @@ impl Authority {
             .map_err(|problem| ServerError::Usage(format!("--ip: {problem}").into()))?;
         crate::files::create_private_directory(directory)?;
         let lock = lock(directory)?;
-        for name in [CA_KEY, CA_PEM, SERVER_KEY, SERVER_IDENTITY, ENROLLED] {
+        for name in [CA_KEY, CA_PEM, SERVER_PEM, SERVER_KEY, SERVER_IDENTITY, CRL, ENROLLED] {
             let file = directory.join(name);
-            if file.exists() {
-                return Err(ServerError::file(&file, "exists already; nothing was changed. A new federation needs another directory"));
+            // Of a link, not of what it leads to: one that leads to nothing now would be replaced, and what it led to is somebody's.
+            match std::fs::symlink_metadata(&file) {
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(ServerError::unavailable(&file, e)),
+                Ok(about) => {
+                    let what = if about.is_symlink() { "is a link already" } else { "exists already" };
+                    let message = format!("{what}; nothing was changed. A new federation needs another directory");
+                    return Err(ServerError::file(&file, message));
+                }
             }
         }
         // Made beside its place: there is a whole authority or none, also where the disk is full.

@@ -343,10 +343,13 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
         }
     }
     let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
-    if let (Some(file), Some(drawing)) = (drawing, prospect.as_ref().and_then(dp_pvi_results::account::draw)) {
-        crate::files::output(file, drawing.as_bytes())?;
+    match (drawing, prospect.as_ref().and_then(dp_pvi_results::account::draw)) {
+        (Some(file), Some(drawing)) => crate::files::output(file, drawing.as_bytes())?,
+        // Why there is none stands in the text of the forecast.
+        (Some(file), None) => warnings.push(format!("{} was not written: there is no forecast of this task to draw", file.display())),
+        (None, _) => {}
     }
-    output.check(&task_summary(&task)?, &task, &tried, &credentials, &warnings, prospect.as_ref())
+    output.check(&task_summary(&task)?, &task, file, &tried, &credentials, &warnings, prospect.as_ref())
 }
 
 /// What a task costs a site over the whole run, and its hash.

@@ -485,7 +485,7 @@ impl Engine {
             Command::Status { reply } => {
                 let waiting = self.waiting.iter().filter(|waiting| !waiting.ask.reply.is_closed()).map(|waiting| &waiting.client).collect();
                 let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting, refused: &self.refused };
-                let summer = mailbox.as_ref().map(Mailbox::presence);
+                let summer = mailbox.as_ref().map(|mailbox| (mailbox.presence(), mailbox.waits()));
                 let snapshot = snapshot::of(server.coordinator(), summer, &presences, &snapshot::Looked { now, instant: heard });
                 batch.keep(Ok(snapshot), reply, telemetry)
             }

@@ -151,7 +151,7 @@ impl ServerError {
         match self {
             Self::Failed(_) | Self::NothingYet => 1,
             Self::Config { .. } | Self::Usage(_) => 2,
-            Self::File { .. } | Self::Question(AccountError::Read { .. }) => 4,
+            Self::File { .. } => 4,
             Self::Question(question) => question.exit_code(),
             Self::NotRunning { .. } | Self::Unreachable(_) => 5,
             Self::Authentication(_) => 6,

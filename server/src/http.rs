@@ -24,7 +24,7 @@ use tracing::debug;
 
 use crate::clock;
 use crate::crowd::Crowd;
-use crate::engine::{EngineHandle, Presence, Snapshot};
+use crate::engine::{EngineHandle, Snapshot};
 use crate::error::name_of;
 use crate::expiry;
 use crate::shortage::Shortage;
@@ -229,12 +229,7 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
         let _ = write!(html, "<tr><th>warning</th><td>{}</td></tr>", Escaped(warning));
     }
     if let Some(summer) = &snapshot.summer {
-        let state = match summer.state {
-            Presence::Connected => "connected",
-            Presence::Gone => "not connected",
-        };
-        let closed = summer.last_round.map_or_else(|| "no round closed yet".to_owned(), |round| format!("last round closed: {round}"));
-        let _ = write!(html, "<tr><th>summer</th><td>{state}, {closed}</td></tr>");
+        let _ = write!(html, "<tr><th>summer</th><td>{}</td></tr>", Escaped(&summer.text()));
     }
     let expires = pages.credentials.current().expires;
     let _ = write!(

@@ -181,7 +181,7 @@ impl Federation for Service {
         // Whoever may not speak learns it before it sends anything.
         let client = self.authorise(&peer)?.client;
         self.twice(&client, &peer);
-        let at_work = self.clients.session(&client, peer.connection, peer.address);
+        let at_work = self.session(&client, &peer);
         Ok(Response::new(Box::pin(Session::new(self.clone(), peer, request.into_inner(), at_work).answers())))
     }
 
@@ -222,6 +222,11 @@ impl Service {
         }
         warn!(%client, from = %peer.address, also_connected_from = others, "a client is connected twice: its connection of before has not ended yet, or a copy of it is at work");
         Some(format!("This one calls from {}; also connected under its name: {others}", peer.address))
+    }
+
+    /// Notes a connection on which a client, or the summer, works.
+    fn session(&self, client: &ClientId, peer: &ConnectedPeer) -> AtWork {
+        self.clients.session(client, peer.connection, peer.address)
     }
 
     /// A refusal as a status. Where a client contradicts itself both sides learn from where: a copy of it is at work.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
+use dp_pvi_programs::files::read_text;
 use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::aggregation;
@@ -27,11 +28,11 @@ pub fn resolve_task(config: &Config) -> Result<ResolvedTask> {
 /// # Errors
 /// As [`resolve_task`].
 pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
-    let text = std::fs::read_to_string(&config.task).map_err(|e| ServerError::file(&config.task, format!("{e}; [task] file names it")))?;
+    let text = read_text(&config.task).map_err(|e| ServerError::file(&config.task, format!("{e}; [task] file names it")))?;
     let raw = RawTask::parse(&text).map_err(|e| ServerError::file(&config.task, e))?;
     let schema_path = beside(config, &raw);
-    let schema = std::fs::read_to_string(&schema_path)
-        .map_err(|e| ServerError::file(&schema_path, format!("{e}; [schema] file of the task names it")))?;
+    let schema =
+        read_text(&schema_path).map_err(|e| ServerError::file(&schema_path, format!("{e}; [schema] file of the task names it")))?;
     Schema::parse(&schema).map_err(|e| ServerError::file(&schema_path, e))?;
     let context = ResolveContext {
         name: &config.federation,

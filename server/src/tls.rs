@@ -4,25 +4,30 @@
 //! when its certificate was issued by the federation's authority, is valid now, and is not on a revocation list that is itself
 //! still valid. Sessions are never resumed: a resumed session would not look at the revocation list again.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use dp_pvi_names::Hash;
 use dp_pvi_programs::identity::{PeerName, identity_from_pem, spki_hash, without_mark};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::connection::REVOCATION_LIST_EXPIRED;
 use ed25519_dalek::SigningKey;
-use rustls::client::danger::HandshakeSignatureValid;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
 use time::OffsetDateTime;
 use tracing::{error, info};
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, GeneralName, X509Certificate};
 
 use crate::ca::Enrolled;
+use crate::clock;
 use crate::config::TlsFiles;
 use crate::error::{Result, ServerError};
 use crate::expiry::{self, Validity};
@@ -88,8 +93,8 @@ impl Credentials {
             roots.add(authority).map_err(|e| ServerError::file(&files.ca, e))?;
         }
         let (crls, revocation_list) = revocation_lists(&files.crl)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        let (provider, roots) = (Arc::new(rustls::crypto::ring::default_provider()), Arc::new(roots));
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
             .with_crls(crls)
             .enforce_revocation_expiration()
             .build()
@@ -99,6 +104,7 @@ impl Credentials {
         let chain = certificates(&files.cert)?;
         let (from, certificate) =
             check_server_certificate(&chain[0], federation).map_err(|message| ServerError::file(&files.cert, message))?;
+        acceptable(&chain, roots, provider.clone()).map_err(|message| ServerError::file(&files.cert, message))?;
         let key = PrivateKeyDer::from_pem_slice(without_mark(&secret(&files.key)?)).map_err(|e| ServerError::file(&files.key, e))?;
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -288,6 +294,49 @@ fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result
         return Err(format!("is for {name}, the server needs {expected}"));
     }
     validity(der)
+}
+
+/// Whether a site that trusts our authority accepts this certificate, by its own rule, under any name that the certificate has; or else what to do. Of time it says
+/// nothing: when a certificate begins and ends is told by its days.
+fn acceptable(chain: &[CertificateDer<'_>], roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> std::result::Result<(), String> {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext};
+    const REMEDY: &str = "`dp-pvi-server ca renew` writes one that sites accept";
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().map_err(|e| e.to_string())?;
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(clock::date(clock::now()).unix_timestamp().try_into().unwrap_or(0)));
+    let accepted = |name: &ServerName<'_>| match verifier.verify_server_cert(&chain[0], &chain[1..], name, &[], now) {
+        Err(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })) => Ok(true),
+        Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => Ok(false),
+        Err(error) => Err(format!("no site accepts this certificate ({error}): {REMEDY}")),
+        Ok(_) => Ok(true),
+    };
+    let names = server_names(&chain[0])?;
+    // Also without a name it is told what else is wrong.
+    let any = ServerName::try_from("dp-pvi.invalid").map_err(|e| e.to_string())?;
+    for name in names.iter().chain([&any]) {
+        if accepted(name)? {
+            return Ok(());
+        }
+    }
+    Err(format!(
+        "no site accepts this certificate: it has no DNS name and no address by which a server could be called. Write the server's names into server_names of \
+         enrolled.json; {REMEDY}"
+    ))
+}
+
+/// Names and addresses by which a site may call the owner of a certificate; of a star one name that it stands for.
+fn server_names(der: &[u8]) -> std::result::Result<Vec<ServerName<'static>>, String> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|e| e.to_string())?;
+    let names = certificate.subject_alternative_name().map_err(|e| e.to_string())?;
+    let address = |bytes: &[u8]| -> Option<IpAddr> {
+        let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+        four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+    };
+    let name = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => ServerName::try_from(name.replacen('*', "a", 1)).ok(),
+        GeneralName::IPAddress(bytes) => address(bytes).map(ServerName::from),
+        _ => None,
+    };
+    Ok(names.map(|names| names.value.general_names.iter().filter_map(name).collect()).unwrap_or_default())
 }
 
 fn end_of_validity(der: &[u8]) -> std::result::Result<OffsetDateTime, String> {

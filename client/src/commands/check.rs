@@ -102,6 +102,8 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
                 Some(loaded) => Ok(ledger.check_units(&unit_in_words(&config, &loaded.schema)?).map(|()| (ledger, spent))?),
                 None => Ok((ledger, spent)),
             });
+            // What can be read may still be on a disk, or of a user, that lets no row be added.
+            let opened = opened.and_then(|opened| ledger::check_writable(private).map(|()| opened));
             let opened = report.step("ledger", opened, words).map(|(ledger, _)| (private, ledger));
             crate::ledger::too_near(private).iter().for_each(|warning| report.warn("ledger", warning));
             opened

@@ -12,6 +12,9 @@ use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number};
 use crate::{history, keys, ledger, snapshot};
 
+/// Fewest digits that name one of this site's own runs. Nobody else chose among those, so fewer are enough than where a hash is approved.
+const FEWEST_DIGITS: usize = 8;
+
 /// Renounces what is left of the task's open runs, and removes what was kept of them.
 ///
 /// # Errors
@@ -61,11 +64,19 @@ pub fn forget(config: &Config, task: &str, number: Option<u32>, output: Output) 
 /// The task's hash by all of its digits, or by the first ones of an open run's task or of a task that this site was shown.
 fn named(open: &BTreeSet<RunId>, config: &Config, text: &str) -> Result<Hash> {
     let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
+    if digits.len() < FEWEST_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        let given = digits.len();
+        return Err(ClientError::config(
+            "forget",
+            format!(
+                "a task is named by at least {FEWEST_DIGITS} digits of its hash, and {digits:?} has {given} (`dp-pvi-client budget show` prints them)"
+            ),
+        ));
+    }
     let mut tasks: Vec<Hash> = open.iter().map(|run| run.task).filter(|task| task.to_string().starts_with(&digits)).collect();
     tasks.dedup();
     match tasks.as_slice() {
-        // These are this site's own runs: nobody else chose among them.
-        [task] if digits.len() >= 8 => Ok(*task),
+        [task] => Ok(*task),
         [] if digits.len() < 64 && digits.bytes().all(|b| b.is_ascii_hexdigit()) => Err(ClientError::config(
             "forget",
             format!(

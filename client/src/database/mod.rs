@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dp_pvi_data::DataFile;
-use dp_pvi_programs::files::{self, folder_of};
+use dp_pvi_programs::files::{self, as_text, folder_of};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::origin::{Origin as Declared, RowsBy as DeclaredBy};
 use dp_pvi_schema::Schema;
@@ -245,9 +245,9 @@ const LONGEST: u64 = 1 << 17;
 
 fn read_text(key: &str, path: &Path) -> Result<String> {
     let wrong = |words: String| ClientError::config(key, format!("{}: {words}", path.display()));
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
-    read.map_err(|e| wrong(format!("cannot be read ({e})")))?;
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes)).and_then(|_| as_text(bytes));
+    let mut text = read.map_err(|e| wrong(format!("cannot be read ({e})")))?;
     // The mark of the byte order is an editor's.
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());

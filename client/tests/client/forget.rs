@@ -57,7 +57,9 @@ fn a_run_that_was_given_up_is_forgotten_by_a_command_and_gives_back_what_it_neve
     }
     // Nothing is removed for a hash that no run has, or for too few digits.
     site.run(&["forget", &Hash([8; 32]).to_string()]).expect(2, "no run of task");
-    site.run(&["forget", "0707"]).expect(2, "digits");
+    for few in ["0707", &given_up.task.to_string()[..7]] {
+        site.run(&["forget", few]).expect(2, &format!("at least 8 digits of its hash, and \"{few}\" has {}", few.len()));
+    }
     site.run(&["forget", &given_up.task.to_string(), "--run", "4"]).expect(2, "no run of task");
     assert!(spent(&site) == before && history(&given_up).exists());
 

@@ -32,6 +32,30 @@ fn mode(path: &Path, bits: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
 }
 
+/// A ledger that can be read and not written is told before a run, and nothing is changed by the look.
+#[test]
+fn check_says_of_a_ledger_that_cannot_be_written() {
+    let site = Site::new();
+    let before = std::fs::read(site.path("data/ledger.db")).unwrap();
+    let ledger_of = |outcome: &str| outcome.lines().find(|line| line.contains(" ledger: ")).unwrap_or_default().to_owned();
+    let said = || ledger_of(&site.run(&["check", "--offline"]).stdout);
+    assert!(said().starts_with("ok "), "{}", said());
+    // A lock file that is none; as a user who may do everything sees it, too.
+    let lock = site.path("data/ledger.db.lock");
+    let _ = std::fs::remove_file(&lock);
+    std::fs::create_dir(&lock).unwrap();
+    assert!(said().starts_with("FAILED") && said().contains("cannot be written"), "{}", said());
+    std::fs::remove_dir(&lock).unwrap();
+    let mode = |mode| std::fs::set_permissions(site.path("data/ledger.db"), std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o400);
+    if std::fs::File::options().write(true).open(site.path("data/ledger.db")).is_err() {
+        assert!(said().starts_with("FAILED"), "{}", said());
+    }
+    mode(0o600);
+    assert!(said().starts_with("ok "), "{}", said());
+    assert!(std::fs::read(site.path("data/ledger.db")).unwrap() == before && !lock.exists());
+}
+
 #[test]
 fn an_old_copy_is_refused_without_any_server() {
     let site = Site::new();

@@ -1,5 +1,6 @@
 //! What answers questions about a plan: pairs of distributions in every direction, and every other bound that is known.
 
+mod boxes;
 mod deep;
 mod sandwich;
 mod table;
@@ -7,6 +8,7 @@ mod table;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
+use boxes::Boxes;
 use sandwich::Shape;
 
 use super::Gdp;
@@ -49,6 +51,8 @@ pub(super) struct Engine {
     one_batch: OnceCell<Option<Box<Engine>>>,
     /// The plan as a random number of Gaussians.
     shape: OnceCell<Shape>,
+    /// The plan as black boxes alone.
+    boxes: OnceCell<Option<Boxes>>,
     /// ε at powers of ten.
     decades: RefCell<BTreeMap<i32, Interval>>,
 }
@@ -268,6 +272,7 @@ impl Engine {
             below: OnceCell::new(),
             one_batch: OnceCell::new(),
             shape: OnceCell::new(),
+            boxes: OnceCell::new(),
             decades: RefCell::default(),
         }
     }
@@ -380,6 +385,9 @@ impl Engine {
 
     /// ε(δ) from this δ alone.
     fn asked(&self, delta: Delta, gap: f64) -> Interval {
+        if let Some(boxes) = self.boxes() {
+            return boxes.epsilon(delta);
+        }
         if self.has_little_noise() {
             let closed = self.sandwich(delta);
             if closed.is_narrow(2.0 * gap, SMALL) {
@@ -398,6 +406,16 @@ impl Engine {
     }
 
     pub(super) fn delta(&self, epsilon: f64) -> Interval {
+        let Interval { lower, estimate, upper } = self.told_delta(epsilon);
+        // A number that is too small to be told is above 0 where the loss may be larger than ε.
+        let least = if epsilon < self.largest && !self.phases.is_empty() { SMALLEST_DELTA } else { 0.0 };
+        Interval::bounded(lower, estimate, upper.max(least))
+    }
+
+    fn told_delta(&self, epsilon: f64) -> Interval {
+        if let Some(boxes) = self.boxes() {
+            return boxes.delta(epsilon);
+        }
         let gaussian = |gdp: Gdp| Epsilon::new(epsilon).map_or(1.0, |epsilon| gdp.delta(epsilon) * (1.0 + 1e-11));
         if self.has_little_noise() {
             let closed = self.sandwich_delta(epsilon);
@@ -526,6 +544,9 @@ impl Engine {
 
     pub(super) fn epsilon_upper(&self, delta: Delta, gap: f64) -> f64 {
         let upper = || {
+            if let Some(boxes) = self.boxes() {
+                return boxes.epsilon(delta);
+            }
             let upper = self.one_sided_upper(delta, gap);
             let upper = if upper.is_finite() { upper } else { self.fallback(delta) };
             self.capped(Interval::exact(upper), |gdp| gdp.epsilon_upper(delta).get())
@@ -564,8 +585,13 @@ impl Engine {
         worst
     }
 
+    /// Whether there are closed forms, or failures for which no contour stands: the interval is as quick as an estimate.
+    fn is_closed(&self) -> bool {
+        self.rho > 0.0 || self.gaussian.is_some() || self.failure > 0.0 || self.boxes().is_some()
+    }
+
     pub(super) fn estimate(&self, delta: Delta) -> f64 {
-        if self.rho > 0.0 || self.gaussian.is_some() || self.below().is_some() || self.failure > 0.0 || self.has_little_noise() {
+        if self.is_closed() || self.below().is_some() || self.has_little_noise() {
             return self.epsilon(delta, GAP).estimate;
         }
         // The contour looks at all phases at every frequency, and at every question anew.
@@ -580,7 +606,7 @@ impl Engine {
 
     /// The estimate where a contour gives it, else the upper bound to about `gap`, which is quicker than a certificate; and which of them it is.
     pub(super) fn rough_or_upper(&self, delta: Delta, gap: f64) -> (f64, Rough) {
-        if self.rho > 0.0 || self.gaussian.is_some() || self.failure > 0.0 {
+        if self.is_closed() {
             return (self.epsilon(delta, GAP).estimate, Rough::Estimate);
         }
         if let Some(interval) = self.rare(delta, GAP) {
@@ -597,7 +623,7 @@ impl Engine {
     }
 
     pub(super) fn estimate_of_delta(&self, epsilon: f64) -> f64 {
-        if self.gaussian.is_none() && self.rho <= 0.0 && !self.has_little_noise() {
+        if self.gaussian.is_none() && self.rho <= 0.0 && self.boxes().is_none() && !self.has_little_noise() {
             let all: Option<Vec<f64>> = self.directions.iter().map(|d| d.estimate_delta(epsilon)).collect();
             if let Some(value) = all.and_then(|all| all.into_iter().reduce(f64::max)) {
                 return value;
@@ -612,7 +638,8 @@ impl Engine {
             return Some(epsilons.iter().map(|&epsilon| self.sandwich_delta(epsilon).upper).collect());
         }
         let middle = epsilons.get(epsilons.len() / 2)?;
-        let quick = self.gaussian.is_some() || self.directions.iter().all(|direction| direction.estimate_delta(*middle).is_some());
+        let closed = self.gaussian.is_some() || self.boxes().is_some();
+        let quick = closed || self.directions.iter().all(|direction| direction.estimate_delta(*middle).is_some());
         if quick { None } else { self.uppers(epsilons, POINTS_GAP) }
     }
 
@@ -674,7 +701,7 @@ impl Engine {
         if self.rho > 0.0 {
             return None;
         }
-        if self.gaussian.is_some() {
+        if self.gaussian.is_some() || self.boxes().is_some() {
             return Some(epsilons.iter().map(|&epsilon| self.delta(epsilon).upper).collect());
         }
         let all: Option<Vec<_>> = self.directions.iter().map(|direction| direction.uppers(epsilons, gap)).collect();
@@ -735,6 +762,9 @@ const RARE_SMALL: f64 = 0.01;
 const MANY: usize = 8;
 /// Below this δ loss distributions may say much here and nothing there.
 const DEEP: f64 = 1e-12;
+
+/// No upper bound on δ is stated below this number, unless nothing can be lost.
+const SMALLEST_DELTA: f64 = 1e-300;
 
 /// Whether a distribution of losses told δ to a factor of two.
 fn narrow(interval: &Interval) -> bool {

@@ -158,7 +158,7 @@ impl Plan {
         })
     }
 
-    /// ε(δ) with certified bounds.
+    /// ε(δ) with certified bounds. Every question has its own grid: lower bounds at neighbouring δ may miss being monotone by 2e-5 of themselves.
     #[must_use]
     pub fn epsilon(&self, delta: Delta) -> Interval {
         self.engine().epsilon(delta, GAP)
@@ -175,7 +175,7 @@ impl Plan {
         self.engine().rough_or_upper(delta, gap)
     }
 
-    /// δ(ε) with certified bounds.
+    /// δ(ε) with certified bounds; the upper one is at least 1e-300 where a loss above ε is possible.
     #[must_use]
     pub fn delta(&self, epsilon: Epsilon) -> Interval {
         self.engine().delta(epsilon.get())

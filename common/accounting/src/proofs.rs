@@ -10,6 +10,11 @@ pub mod cells {
     #![doc = include_str!("../proofs/cells.md")]
 }
 
+/// Black boxes in closed form.
+pub mod black_boxes {
+    #![doc = include_str!("../proofs/black_boxes.md")]
+}
+
 /// Poisson sampling where a term is replaced.
 pub mod pair_b {
     #![doc = include_str!("../proofs/pair_b.md")]

@@ -194,7 +194,7 @@ impl Sink for Assembler<'_> {
         };
         let fate = match encoded {
             Ok(fate) => {
-                self.row.dropped.into_iter().for_each(|fault| self.reasons.cell(fault));
+                self.row.dropped.into_iter().for_each(|fault| self.reasons.dropped(fault));
                 fate
             }
             Err(fault) if self.purpose.rejects() => return Err(RowError::Fault(fault)),

@@ -339,8 +339,13 @@ impl<'s> Encoder<'s> {
             (Coded::Number(time), Coded::Level(event), Coded::Number(entry)) => {
                 // Nobody is watched beyond the range: an event there is none before it.
                 extra.event = event == 1 && time <= rule.time.upper;
+                let encoded = rule.time.encode(time);
                 extra.entry = rule.entry.as_ref().map_or(0.0, |part| part.rule.encode(entry));
-                Ok((first, Coded::Number(rule.time.encode(time))))
+                // Who left before they came did so also where both times lie beyond the range and are clamped to its end.
+                if rule.entry.is_some() && time < entry {
+                    extra.entry = extra.entry.max(encoded.next_up());
+                }
+                Ok((first, Coded::Number(encoded)))
             }
             (time @ Coded::Drop(_), ..) => Ok((first, time)),
             (_, event @ Coded::Drop(_), _) => Ok((first + 1, event)),

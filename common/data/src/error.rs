@@ -423,3 +423,12 @@ pub enum CellProblem {
     #[error("the unit id is a floating-point number of 2^53 or more, which may stand for several ids; store ids as text or integers")]
     InexactUnit,
 }
+
+impl CellProblem {
+    /// What is wrong, without what to do: where the schema says what becomes of such records it would be the wrong advice.
+    #[must_use]
+    pub fn seen(self) -> String {
+        let text = self.to_string();
+        text.split_once(';').map_or(text.as_str(), |(seen, _)| seen).to_owned()
+    }
+}

@@ -11,8 +11,7 @@ use crate::parquet::ParquetTable;
 use crate::source::{Container, Reading, RecordFile, Sink, Start, gunzip, opened, unzstd};
 use crate::text::TextTable;
 
-const ENCRYPTED: &str =
-    "the file is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
+pub(crate) const ENCRYPTED: &str = "the file, or a column of it, is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
 
 impl Reading<'_> {
     /// Whether a file begins with a header.

@@ -327,7 +327,7 @@ impl Sink for Counter<'_> {
             Ok(Fate::Kept) => {}
             Ok(Fate::Dropped) => {
                 self.dropped += 1;
-                self.encoded.dropped.into_iter().for_each(|fault| self.reasons.cell(fault));
+                self.encoded.dropped.into_iter().for_each(|fault| self.reasons.dropped(fault));
             }
             Err(fault) => {
                 self.reasons.cell(fault);

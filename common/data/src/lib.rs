@@ -56,6 +56,8 @@ mod error;
 mod executors;
 mod files;
 mod fingerprint;
+#[cfg(feature = "parquet")]
+mod footer;
 mod guess;
 mod images;
 mod inspect;

@@ -2,6 +2,8 @@
 
 use crate::arrow;
 use crate::error::DataError;
+use crate::files::ENCRYPTED;
+use crate::footer;
 use crate::types::{CellType, Refused};
 use ::parquet::basic::{Compression, ConvertedType, LogicalType, TimeUnit, Type};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -65,6 +67,9 @@ pub(crate) struct ParquetTable<'a> {
 impl<'a> ParquetTable<'a> {
     /// The table in `file`, which messages call `path`.
     pub(crate) fn open(path: &'a Path, file: File) -> Result<Self, DataError> {
+        if footer::says_encrypted(&file) {
+            return Err(problem(path, ENCRYPTED));
+        }
         let reader = guarded(|| SerializedFileReader::new(file)).map_err(|_| damaged(path))?;
         Ok(Self { path, reader, passes_over_types: false })
     }

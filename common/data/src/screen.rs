@@ -33,6 +33,14 @@ pub enum Nothing {
         /// Why.
         problem: CellProblem,
     },
+    /// One of its cells, of which the schema says that it drops the record.
+    #[error("column `{column}`: {}, and the schema drops such a record", problem.seen())]
+    Dropped {
+        /// Name in the schema.
+        column: String,
+        /// Why.
+        problem: CellProblem,
+    },
     /// The whole line.
     #[error("the line is no record of the file's columns: check delimiter, quotes and encoding")]
     Line,
@@ -45,6 +53,7 @@ pub enum Nothing {
 #[derive(Default)]
 pub(crate) struct Reasons {
     cells: HashMap<Fault, u64>,
+    dropped: HashMap<Fault, u64>,
     lines: u64,
     empty: u64,
 }
@@ -52,6 +61,10 @@ pub(crate) struct Reasons {
 impl Reasons {
     pub(crate) fn cell(&mut self, fault: Fault) {
         *self.cells.entry(fault).or_default() += 1;
+    }
+
+    pub(crate) fn dropped(&mut self, fault: Fault) {
+        *self.dropped.entry(fault).or_default() += 1;
     }
 
     pub(crate) fn line(&mut self) {
@@ -63,9 +76,18 @@ impl Reasons {
     }
 
     pub(crate) fn screen(self, schema: &Schema, records: u64) -> Screen {
-        let cell = |(Fault { field, problem }, count)| (Nothing::Cell { column: field_name(schema, field).to_owned(), problem }, count);
+        let name = |field| field_name(schema, field).to_owned();
+        let cell = |(Fault { field, problem }, count)| (Nothing::Cell { column: name(field), problem }, count);
+        let dropped = |(Fault { field, problem }, count)| (Nothing::Dropped { column: name(field), problem }, count);
         let others = [(Nothing::Line, self.lines), (Nothing::Empty, self.empty)];
-        let mut nothing: Vec<_> = self.cells.into_iter().map(cell).chain(others).filter(|(_, count)| *count > 0).collect();
+        let mut nothing: Vec<_> = self
+            .cells
+            .into_iter()
+            .map(cell)
+            .chain(self.dropped.into_iter().map(dropped))
+            .chain(others)
+            .filter(|(_, count)| *count > 0)
+            .collect();
         nothing.sort_by(|(one, ones), (two, twos)| twos.cmp(ones).then_with(|| one.cmp(two)));
         Screen { records, nothing }
     }

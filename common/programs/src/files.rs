@@ -97,6 +97,34 @@ pub fn replace_private(place: &Path, bytes: &[u8]) -> io::Result<()> {
     fresh.arrive().map(drop)
 }
 
+/// The text of a file that an operator wrote.
+///
+/// # Errors
+/// The file; bytes that are no UTF-8, with their line and what to do, and never what stands there.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    as_text(fs::read(path)?)
+}
+
+/// The same of what was read.
+///
+/// # Errors
+/// Bytes that are no UTF-8.
+pub fn as_text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|wrong| {
+        let (start, bytes) = (wrong.utf8_error().valid_up_to(), wrong.as_bytes());
+        let message = if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+            "it is UTF-16 text: save it as UTF-8".to_owned()
+        } else {
+            let line = 1 + bytes[..start].iter().filter(|byte| **byte == b'\n').count();
+            format!(
+                "line {line} is no UTF-8 text: the file may be in Windows-1252 or Latin-1; save it as UTF-8 in your editor, or by \
+                 `iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW`"
+            )
+        };
+        io::Error::new(ErrorKind::InvalidData, message)
+    })
+}
+
 /// Makes the entry of `path` in its folder durable.
 ///
 /// # Errors
@@ -135,6 +163,21 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_text_that_is_no_utf8_is_told_with_its_line_and_without_its_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("client.toml");
+        for (bytes, words) in
+            [(&b"a = 1\nname = \"Universit\xe4t\"\n"[..], "line 2 is no UTF-8 text"), (b"\xff\xfea\0", "UTF-16"), (b"\x80", "line 1 is")]
+        {
+            fs::write(&file, bytes).unwrap();
+            let error = read_text(&file).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("save it as UTF-8") && !error.contains("Universit"), "{error}");
+        }
+        fs::write(&file, "name = \"Universität\"").unwrap();
+        assert_eq!(read_text(&file).unwrap(), "name = \"Universität\"");
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_of_one_that_never_arrives() {

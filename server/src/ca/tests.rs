@@ -87,6 +87,19 @@ fn init_never_overwrites() {
     assert_eq!(std::fs::read(directory.path().join(CA_KEY)).unwrap(), before);
     assert_eq!(Enrolled::load(&directory.path().join(ENROLLED)).unwrap().federation, "lung-fed");
 
+    // Nor a link, wherever it leads.
+    for name in [CA_KEY, CA_PEM, SERVER_PEM, SERVER_KEY, SERVER_IDENTITY, CRL, ENROLLED] {
+        for target in ["gone", "there"] {
+            let directory = TempDir::new().unwrap();
+            std::fs::write(directory.path().join("there"), "somebody's").unwrap();
+            std::os::unix::fs::symlink(directory.path().join(target), directory.path().join(name)).unwrap();
+            let error = Authority::init(directory.path(), &federation("other"), now()).err().unwrap();
+            assert!(error.code() == 4 && error.to_string().contains("is a link already"), "{name}: {error}");
+            assert_eq!(std::fs::read_link(directory.path().join(name)).unwrap(), directory.path().join(target));
+            assert!(!directory.path().join("gone").exists());
+        }
+    }
+
     let empty = TempDir::new().unwrap();
     let nameless = NewFederation { dns: Vec::new(), addresses: Vec::new(), ..federation("f") };
     assert_eq!(Authority::init(empty.path(), &nameless, now()).err().unwrap().code(), 2);

@@ -193,6 +193,9 @@ impl Output {
             let until = snapshot.deadline_in_seconds.map_or_else(String::new, |seconds| format!(" ({what} in at most {seconds} s)"));
             text += &format!("waiting    for {whom}{until}\n");
         }
+        if let Some(summer) = &snapshot.summer {
+            text += &format!("{:<10} {}\n", "summer", summer.text());
+        }
         for member in &snapshot.members {
             text += &format!("{:<10} {} ({}): {}\n", "member", member.client, name_of(&member.role), member.state());
         }
@@ -210,11 +213,13 @@ impl Output {
         self.raw(text.as_bytes())
     }
 
-    /// What `check` found.
+    /// What `check` found. A task that was written to a file is not shown to people as well.
+    #[allow(clippy::too_many_arguments, reason = "one place, one caller: what `check` found")]
     pub(super) fn check(
         self,
         summary: &TaskSummary,
         task: &ResolvedTask,
+        file: Option<&Path>,
         tried: &[Candidate],
         credentials: &Credentials,
         warnings: &[String],
@@ -255,10 +260,13 @@ impl Output {
             format!("rounds                    {}, chosen from {}\n", summary.visits, tried.join(", "))
         };
         let reach = reach.map(|reach| format!("predictor                 {}\n", reach.text())).unwrap_or_default();
+        let shown = match file {
+            Some(file) => format!("task                      written to {}", visible(&file.display().to_string())),
+            None => visible_json(&String::from_utf8_lossy(&task.to_bytes())).into_owned(),
+        };
         let text = format!(
-            "{}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{tried}{fallback}\
+            "{shown}\ntask hash                 sha256:{}\ncost of the run per site  epsilon {epsilon} at delta {} ({} releases)\n{tried}{fallback}\
              enrolled                  {}\nserver certificate until  {}\nrevocation list until     {}\n{warnings}{reach}{design}{}",
-            visible_json(&String::from_utf8_lossy(&task.to_bytes())),
             summary.hash,
             summary.delta,
             summary.visits,

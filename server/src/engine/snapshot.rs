@@ -68,6 +68,23 @@ pub struct SummerView {
     pub state: Presence,
     /// The last round whose masks it summed, if there was one.
     pub last_round: Option<u32>,
+    /// Whether the run waits for its answer now.
+    pub asked: bool,
+}
+
+impl SummerView {
+    /// Where it stands, in words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let state = match (self.state, self.asked) {
+            (Presence::Connected, false) => "connected",
+            (Presence::Connected, true) => "connected, and asked",
+            (Presence::Gone, false) => "not connected (no round closes without it; on its machine: `dp-pvi-server summer run`)",
+            (Presence::Gone, true) => "not connected, and the run waits for it: start it on its machine (`dp-pvi-server summer run`)",
+        };
+        let closed = self.last_round.map_or_else(|| "no round closed yet".to_owned(), |round| format!("last round closed: {round}"));
+        format!("{state}; {closed}")
+    }
 }
 
 /// A hello that was refused. The client was told the same.
@@ -147,12 +164,20 @@ impl Snapshot {
     /// Whom the run waits for, in words.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
-        let names: Vec<&str> = self.waiting_for.iter().map(ClientId::as_str).collect();
-        match (self.lacks_summer, names.is_empty()) {
-            (true, _) => Some("the summer".into()),
-            (false, true) => None,
-            (false, false) => Some(names.join(", ")),
+        let mut names: Vec<&str> = self.waiting_for.iter().map(ClientId::as_str).collect();
+        // Before the first round the charter needs it as it needs the sites; an ended run needs nobody.
+        let needed = match self.stage.as_str() {
+            "gathering" => self.summer.as_ref().is_some_and(|summer| summer.state == Presence::Gone),
+            "ended" => false,
+            _ => self.summer.as_ref().is_some_and(|summer| summer.asked),
+        };
+        if self.lacks_summer {
+            names.clear();
         }
+        if self.lacks_summer || needed {
+            names.push("the summer");
+        }
+        (!names.is_empty()).then(|| names.join(", "))
     }
 
     /// Closed rounds, of how many, in words.
@@ -205,7 +230,7 @@ pub(super) struct Looked {
     pub(super) instant: Instant,
 }
 
-pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences: &Presences<'_>, at: &Looked) -> Snapshot {
+pub(super) fn of(coordinator: &Coordinator, summer: Option<(Presence, bool)>, presences: &Presences<'_>, at: &Looked) -> Snapshot {
     let task = coordinator.task();
     let over = matches!(coordinator.stage(), Stage::Ended(_));
     let not_joined = |(client, _): &(&ClientId, &Role)| !over && !coordinator.members().contains_key(*client);
@@ -262,7 +287,7 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<Presence>, presences:
         absent,
         refused_hellos: presences.refused.shown(presences.enrolled, at.instant),
         warnings: Vec::new(),
-        summer: summer.map(|state| SummerView { state, last_round }),
+        summer: summer.map(|(state, asked)| SummerView { state, last_round, asked }),
         reason: coordinator.end_reason(),
         lacks_summer: matches!(coordinator.stage(), Stage::Suspended { lack: Lack::Summer, .. }),
     }

@@ -15,8 +15,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::warn;
 
-use super::{FrameStream, Service, connected, frame_status};
+use super::{AtWork, FrameStream, Service, connected, frame_status};
 use crate::engine::Presence;
+use crate::listener::ConnectedPeer;
 use crate::mailbox::Posted;
 
 /// Frames that wait for the line.
@@ -47,17 +48,21 @@ impl Aggregation for AggregationService {
     type ServeStream = FrameStream<v1::QuestionFrame>;
 
     async fn serve(&self, request: Request<Streaming<v1::SummerFrame>>) -> Result<Response<Self::ServeStream>, Status> {
-        let (peer, party) = self.service.summer(connected(&request)?)?;
+        let caller = connected(&request)?.clone();
+        let (peer, party) = self.service.summer(&caller)?;
         if party != Party::Summer || peer.client != self.summer {
             let message =
                 format!("{} is not the summer of this federation ([summer] name of the server says {})", peer.client, self.summer);
             return Err(wire::rejection(Rejection::Authentication, message));
         }
+        // The newest connection is served, as after one that broke. A copy would take over so, too: its operator and ours hear of it.
+        self.service.twice(&self.summer, &caller);
+        let at_work = self.service.session(&self.summer, &caller);
         let (frames, queue) = mpsc::channel(QUEUE);
         let mut newest = self.newest.subscribe();
         self.newest.send_modify(|number| *number += 1);
         let number = *newest.borrow_and_update();
-        let stream = Stream { service: self.clone(), answers: request.into_inner(), frames, newest, number };
+        let stream = Stream { service: self.clone(), caller, _at_work: at_work, answers: request.into_inner(), frames, newest, number };
         tokio::spawn(stream.serve());
         Ok(Response::new(Box::pin(ReceiverStream::new(queue))))
     }
@@ -66,6 +71,9 @@ impl Aggregation for AggregationService {
 /// One connection of the summer.
 struct Stream {
     service: AggregationService,
+    caller: ConnectedPeer,
+    /// Before the frames: whoever sees their end finds that this one is not at work any more.
+    _at_work: AtWork,
     answers: Streaming<v1::SummerFrame>,
     frames: mpsc::Sender<Result<v1::QuestionFrame, Status>>,
     newest: watch::Receiver<u64>,
@@ -116,12 +124,23 @@ impl Stream {
                     }
                 }
                 _ = self.newest.changed() => {
-                    return Err(wire::rejection(Rejection::Other, "another connection of this summer took over"));
+                    return Err(self.taken_over());
                 }
                 _ = gone.changed() => return Err(wire::unavailable("the server is going down")),
                 () = &mut end, if asked.is_none() => return Ok(()),
             }
         }
+    }
+
+    /// What the one before is told, if anybody is still there: then two of them run.
+    fn taken_over(&self) -> Status {
+        let Service { clients, .. } = &self.service.service;
+        let others = clients.others(&self.service.summer, self.caller.connection).join(", ");
+        let message = format!(
+            "this summer calls from {}; another connection under its name took over, from {others}: where two copies of it run, stop one",
+            self.caller.address
+        );
+        wire::rejection(Rejection::Copy, message)
     }
 
     /// Sends what lies on the mailbox; gives the number of the question, if it is one.

@@ -103,7 +103,7 @@ impl SummerConfig {
     /// # Errors
     /// [`ServerError::Config`] with the file or variable at fault.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| ServerError::Config {
+        let text = dp_pvi_programs::files::read_text(path).map_err(|e| ServerError::Config {
             place: path.display().to_string(),
             message: Problem::said(format!("{e}; name the file with --config"), e),
         })?;

@@ -159,6 +159,7 @@ fn transport_error(error: TransportError, address: &str) -> ServerError {
         TransportError::Unreachable(message) => ServerError::Unreachable(format!("{address}: {message}").into()),
         TransportError::Rejected { kind: Rejection::Authentication, message } => ServerError::Authentication(message.into()),
         TransportError::Rejected { kind: Rejection::Version, message } => ServerError::OtherTask(message.into()),
+        TransportError::Rejected { kind: Rejection::Copy, message } => ServerError::Unavailable(message.into()),
         TransportError::Rejected { kind: Rejection::Other, message } => ServerError::Failed(message.into()),
         TransportError::Rejected { message, .. } => ServerError::Unreachable(format!("{address}: {message}").into()),
     }

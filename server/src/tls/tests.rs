@@ -95,3 +95,44 @@ fn credentials_follow_their_files_and_survive_bad_ones() {
     assert!(live.refresh().is_none());
     assert_eq!(live.current().enrolled, renewed.enrolled, "the earlier files stay in force");
 }
+
+/// A certificate that the server could serve with and no site would take is refused, with what to do: by `check`, by `run`, and when files are read again.
+#[test]
+fn a_server_certificate_that_no_site_accepts_is_refused() {
+    use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType};
+    let directory = TempDir::new().unwrap();
+    drop(federation(directory.path()));
+    let files = files(directory.path());
+    let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let authority = text(&files.ca);
+    let (first, _) = authority.split_at(authority.find("-----END CERTIFICATE-----").unwrap() + "-----END CERTIFICATE-----".len());
+    let issuer = Issuer::from_ca_cert_pem(first, KeyPair::from_pem(&text(&directory.path().join("ca.key"))).unwrap()).unwrap();
+    let key = KeyPair::from_pem(&text(&files.key)).unwrap();
+    let serve = |names: &[&str], change: &dyn Fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
+        params.subject_alt_names.push(SanType::URI(PeerName::server("fed").unwrap().to_string().try_into().unwrap()));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        change(&mut params);
+        std::fs::write(&files.cert, params.signed_by(&key, &issuer).unwrap().pem()).unwrap();
+        Credentials::load(&files, "fed")
+    };
+    for names in [&["localhost"][..], &["*.example.org"], &["192.0.2.7"], &["2001:db8::7", "fed.example.org"]] {
+        serve(names, &|_| {}).unwrap();
+    }
+    let client = |params: &mut CertificateParams| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let ca = |params: &mut CertificateParams| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    for (names, change, word) in [
+        (&["localhost"][..], &client as &dyn Fn(&mut CertificateParams), "no site accepts"),
+        (&["localhost"], &ca, "no site accepts"),
+        (&[], &|_: &mut CertificateParams| {}, "no DNS name"),
+    ] {
+        let refused = serve(names, change).unwrap_err();
+        assert_eq!(refused.code(), 4);
+        assert!(refused.to_string().contains(word) && refused.to_string().contains("ca renew"), "{refused}");
+    }
+    // Of another authority.
+    let other = TempDir::new().unwrap();
+    drop(federation(other.path()));
+    std::fs::copy(other.path().join("server.pem"), &files.cert).unwrap();
+    assert!(Credentials::load(&files, "fed").unwrap_err().to_string().contains("no site accepts"));
+}

@@ -49,6 +49,10 @@ fn check_writes_where_a_link_leads_and_into_pipes_and_devices() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
+    // The task is in the file, and on the screen is where.
+    let printed = String::from_utf8(check(&fed.path("resolved.json"))).unwrap();
+    assert!(printed.starts_with("task                      written to ") && printed.contains("task hash"), "{printed}");
+    assert!(!printed.contains('{'), "{printed}");
     let (link, real) = (fed.path("link.json"), fed.path("real.json"));
     std::fs::write(&real, "old").unwrap();
     symlink("real.json", &link).unwrap();

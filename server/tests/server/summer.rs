@@ -68,11 +68,52 @@ async fn an_aggregated_task_without_a_summer_is_refused_by_name() {
     let files =
         dp_pvi_server::summer::make_request(crate::support::FEDERATION, ClientId::new("summer").unwrap(), &fed.path("summer")).unwrap();
     let mut authority = dp_pvi_server::ca::Authority::open(&fed.path("tls")).unwrap();
-    authority.sign(&files.request, crate::support::now(), 30).unwrap();
+    let (_, certificate) = authority.sign(&files.request, crate::support::now(), 30).unwrap();
     drop(authority);
     named("summer");
+    two_summers_are_told_of(&fed, &certificate, &fs::read_to_string(&files.tls_key).unwrap()).await;
     let server = fed.start().await;
     server.terminate().await;
+}
+
+/// Two connections under the summer's name: the second one takes over, the operator reads from where both call, and the first one is told.
+async fn two_summers_are_told_of(fed: &crate::support::Fed, certificate: &str, key: &str) {
+    use crate::support::{Process, connect};
+    use dp_pvi_proto::v1::aggregation_client::AggregationClient;
+
+    let log = fed.path("log");
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
+        .args(["run", "--format", "json", "--config"])
+        .arg(fed.config_path())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn();
+    let server = Process::from_child(child.unwrap());
+    // Nobody is waited for in silence.
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert_eq!(state["summer"], serde_json::json!({"state": "gone", "last_round": null, "asked": false}), "{state}");
+    let status =
+        std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server")).args(["status", "--config"]).arg(fed.config_path()).output();
+    let status = String::from_utf8(status.unwrap().stdout).unwrap();
+    assert!(status.contains("waiting    for a, b, c, the summer") && status.contains("summer     not connected"), "{status}");
+    let summer = async || {
+        let channel = connect(server.address, fed.member("a").with(certificate, key).tls_config()).await.unwrap();
+        let (answers, queue) = tokio::sync::mpsc::channel(1);
+        let questions = AggregationClient::new(channel).serve(tokio_stream::wrappers::ReceiverStream::new(queue)).await.unwrap();
+        (answers, questions.into_inner())
+    };
+    let warnings = || fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("connected twice")).count();
+    let (_first, mut questions) = summer().await;
+    assert_eq!(warnings(), 0);
+    let _second = summer().await;
+    let refused = questions.message().await.unwrap_err();
+    assert!(refused.message().contains("took over, from 127.0.0.1:"), "{refused}");
+    assert_eq!(refused.code(), tonic::Code::AlreadyExists);
+    assert_eq!(warnings(), 1);
+    let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
+    assert_eq!(state["summer"]["state"], "connected", "{state}");
+    server.kill();
 }
 
 fn key(number: u32) -> SigningKey {

@@ -37,6 +37,78 @@ fn budget(federation: &Federation, site: &str) -> Value {
     serde_json::from_str(&run(&mut federation.client_command(site, &["budget", "show", "--format", "json"]))).unwrap()
 }
 
+/// Whichever program it is: 2 for a wrong question, 4 for a file that cannot be read, 10 for records that cannot, 12 for what cannot be written.
+#[test]
+fn one_fault_has_one_code_in_all_programs() {
+    let (federation, _) = small(1);
+    let missing = federation.home("server").join("missing");
+    let missing = missing.to_str().unwrap();
+    let other = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(binary(program));
+        command.args(arguments);
+        command
+    };
+    let plan = ["--sigma", "1", "--steps", "1", "--relation", "add-remove", "--sampling", "none"];
+    let account = |more: &[&'static str]| [&["account"][..], &plan, more].concat();
+    for mut command in [
+        other("dp-pvi-sim", &["account", "--queries", missing]),
+        other("dp-pvi-sim", &["account", "--events", missing, "--relation", "add-remove"]),
+        other("dp-pvi-sim", &["plan", missing]),
+        other("dp-pvi-sim", &["run", missing]),
+        other("dp-pvi-verify", &[missing]),
+        federation.server_command(&["account", "--queries", missing]),
+        federation.server_command(&["plan", missing]),
+        federation.client_command("site-1", &["plan", "--task", missing]),
+        federation.client_command("site-1", &["ledger", "verify", "--posterior", missing]),
+    ] {
+        says(&fails(&mut command, 4), &["missing"]);
+    }
+    let nowhere = ["--plot", "/proc/no/such/folder.svg"];
+    for mut command in [
+        other("dp-pvi-sim", &account(&nowhere)),
+        federation.server_command(&account(&nowhere)),
+        federation.server_command(&["check", "-o", nowhere[1]]),
+    ] {
+        says(&fails(&mut command, 12), &["folder.svg"]);
+    }
+    for mut command in [
+        other("dp-pvi-sim", &["account", "--sigma", "-1"]),
+        other("dp-pvi-verify", &[]),
+        other("dp-pvi-verify", &["one", "two", "three"]),
+        federation.server_command(&["account", "--sigma", "-1"]),
+        federation.client_command("site-1", &["forget"]),
+    ] {
+        fails(&mut command, 2);
+    }
+    fs::remove_file(federation.home("site-1").join("data/records.csv")).unwrap();
+    fails(&mut federation.client_command("site-1", &["data", "inspect"]), 10);
+}
+
+/// A file in another encoding is told with its line and what to do, whoever reads it; what stands there is not.
+#[test]
+fn a_configuration_that_is_no_utf8_is_told_with_its_line() {
+    let (federation, _) = small(1);
+    let spoil = |party: &str, file: &str| {
+        let path = federation.home(party).join(file);
+        let before = fs::read(&path).unwrap();
+        fs::write(&path, [&b"# one line\n# Universit\xe4tsklinikum\n"[..], &before].concat()).unwrap();
+        (path, before)
+    };
+    for (party, file, code) in
+        [("site-1", "client.toml", 2), ("server", "server.toml", 2), ("server", "task.toml", 4), ("server", "schema.toml", 4)]
+    {
+        let (path, before) = spoil(party, file);
+        let mut command = match party {
+            "server" => federation.server_command(&["check"]),
+            _ => federation.client_command(party, &["check", "--offline"]),
+        };
+        let said = fails(&mut command, code);
+        says(&said, &[file, "line 2 is no UTF-8 text", "save it as UTF-8"]);
+        assert!(!said.contains("Universit"), "{said}");
+        fs::write(path, before).unwrap();
+    }
+}
+
 #[test]
 fn a_key_that_does_not_exist_is_named() {
     let (federation, _) = small(1);

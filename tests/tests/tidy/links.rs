@@ -214,6 +214,43 @@ fn every_exit_code_has_a_section() {
     assert!(unused.is_empty(), "troubleshooting.md describes the codes {unused:?}, which no program chooses");
 }
 
+/// The table says of each program which codes it chooses.
+#[test]
+fn every_exit_code_stands_in_the_column_of_its_program() {
+    let page = read("deploy/guide/src/troubleshooting.md");
+    let rows: Vec<Vec<&str>> =
+        page.lines().filter(|line| line.starts_with("| [")).map(|line| line.split('|').map(str::trim).collect()).collect();
+    for (column, program, files) in [
+        (3, "client", &["client/src/error.rs"][..]),
+        (4, "server", &["server/src/error.rs", "common/results/src/account/mod.rs"]),
+        (
+            5,
+            "sim",
+            &[
+                "common/simulation/src/main.rs",
+                "common/simulation/src/experiment/mod.rs",
+                "common/simulation/src/tune/mod.rs",
+                "common/results/src/account/mod.rs",
+            ],
+        ),
+    ] {
+        let mut chosen = BTreeSet::from([0]);
+        for path in files {
+            let text = read(path);
+            let (_, body) = text.split_once("code(&self) -> u8 {").unwrap_or_else(|| panic!("{path} chooses the exit codes"));
+            let (body, _) = body.split_once("\n    }\n").unwrap_or((body, ""));
+            chosen.extend(body.lines().filter_map(|line| line.trim().rsplit_once("=> ")?.1.trim_end_matches(',').parse::<u8>().ok()));
+        }
+        let told: BTreeSet<u8> = rows
+            .iter()
+            .filter(|row| row[column] == "✓")
+            .filter_map(|row| row[1].trim_start_matches('[').split([']', ',']).next()?.parse().ok())
+            .filter(|code| *code < 128)
+            .collect();
+        assert_eq!(told, chosen, "the column of {program} in troubleshooting.md");
+    }
+}
+
 #[test]
 fn the_readme_is_one_page() {
     let lines = read("README.md").lines().count();

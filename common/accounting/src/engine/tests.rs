@@ -142,6 +142,27 @@ fn random_black_boxes(number: u32) {
     }
 }
 
+/// A δ that is too small to be told is above 0 where something can be lost, and 0 only where nothing can.
+#[test]
+fn an_upper_bound_on_delta_is_above_0_where_something_can_be_lost() {
+    let gaussian = Phase::gaussian(1.0, Sampling::None, 1);
+    let sampled = Phase::gaussian(2.0, Sampling::Poisson(0.1), 30);
+    let rho = Phase { mechanism: Mechanism::Zcdp { rho: 0.1 }, sampling: Sampling::None, steps: 1 };
+    let kinds = [box_of(0.3, 0.0, 700), box_of(0.31, 0.0, 700)];
+    for phases in [vec![gaussian], vec![sampled], vec![rho], vec![gaussian, sampled], kinds.to_vec()] {
+        let plan = plan(Neighbours::AddRemove, &phases);
+        let mut before = 1.0;
+        for epsilon in [1.0, 10.0, 50.0, 100.0, 400.0, 426.9] {
+            let found = plan.delta(Epsilon::new(epsilon).unwrap());
+            assert!(found.upper > 0.0 && found.upper <= before && found.lower <= found.upper, "{phases:?} {epsilon}: {found:?}");
+            before = found.upper;
+        }
+    }
+    let plan = plan(Neighbours::AddRemove, &kinds);
+    assert_eq!(plan.delta(Epsilon::new(428.0).unwrap()), Interval::exact(0.0), "beyond the largest loss");
+    assert!(plan.epsilon(at(1e-300)).upper < 427.0);
+}
+
 /// ε(δ) falls over 0.1 and powers of 10^−20, and δ(ε) falls over shares of 64ths of the last ε: also where transforms reach at one and not at the next.
 fn falls(plan: &Plan, powers: impl Iterator<Item = i32>, roots: impl Iterator<Item = u32>) {
     let mut before = 0.0;

@@ -407,6 +407,10 @@ fn an_encrypted_file_is_called_so() {
     std::fs::write(&path, b"PARE....PARE").unwrap();
     let error = load(&schema(), &[&path]).err().unwrap().to_string();
     assert!(error.contains("is encrypted"), "{error}");
+    // Written by pyarrow: a footer that anybody may read, and a column that nobody can.
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/encrypted-columns.parquet"), &path).unwrap();
+    let error = load(&schema(), &[&path]).err().unwrap().to_string();
+    assert!(error.contains("a column of it, is encrypted"), "{error}");
     // A header that begins with the same letters is a header.
     std::fs::write(&path, "PARENT,patient\n1,2\n").unwrap();
     let error = load(&schema(), &[&path]).err().unwrap().to_string();

@@ -125,5 +125,7 @@ fn what_contributes_nothing_is_counted_by_its_reason() {
     assert!(expected.to_string().starts_with("6 of 7 records contribute nothing (85.7 %)\n  3: column `sex`: the category is not listed"));
     // What the schema drops is told as well.
     let dropping = Schema::parse(&PERSONS.replace("\"f\"]", "\"f\"]\ninvalid = \"drop\"")).unwrap();
-    assert_eq!(inspect(&dropping, &[&path]).unwrap().screen.nothing[0], (cell("sex", CellProblem::UnknownCategory), 2));
+    let dropped = Nothing::Dropped { column: "sex".into(), problem: CellProblem::UnknownCategory };
+    assert_eq!(dropped.to_string(), "column `sex`: the category is not listed, and the schema drops such a record");
+    assert_eq!(inspect(&dropping, &[&path]).unwrap().screen.nothing[0], (dropped, 2));
 }

@@ -99,6 +99,10 @@ fn records_that_were_watched_for_no_time_are_counted_at_the_site() {
         text.contains("Watched for no time: 4, with an event at the time of entry: 3.") && text.contains("Left before they came: 1;"),
         "{text}"
     );
+    // Who left before they came did so beyond the range, too: before its lower end, beyond its upper one, and over it.
+    let rows = "patient,since,days,died,age,w\n1,-2,-3,yes,70,1\n2,90000,80000,yes,70,1\n3,90000,80000,no,70,1\n4,90000,5,yes,70,1\n5,80000,90000,yes,70,1\n";
+    let (_folder, files) = file(rows);
+    assert_eq!(inspect(&schema(), &files).unwrap().unwatched, Unwatched { events: 0, nothing: 1, reversed: 4 });
     // Where all were watched nothing is said.
     let (_folder, files) = file(ROWS);
     assert!(!inspect(&schema(), &files).unwrap().to_string().contains("Watched for no time"));

@@ -8,8 +8,8 @@
 //! * *Logits and probits*: where it spans more than `LOGIT_SPAN`, it alone decides every label.
 //! * *Numbers*: an offset in units of the label. Where it spans more than `LABEL_SPAN` times the label's range, or lies outside of it, no coefficient makes up for it.
 //! * *The prior's mean*: where all predictors that the prior reaches lie beyond `DECIDED` of 0, on the scale of logits and logarithms, the prior decides every label by itself.
-//! * *Everywhere*: e to the predictor is a number of the computer only up to `OVERFLOW`. Where the prior's reach is beyond it (powers of a number that was not scaled), it is refused for
-//!   log rates and log hazards.
+//! * *Everywhere but for numbers*: e to the predictor is a number of the computer only up to `OVERFLOW`. A prior whose reach is beyond it (powers of a number that was not scaled, a scale of
+//!   1e6) is refused. So is one under which all records of all tasks have nearly one predictor (`LEAST`): a norm_bound of 1e-6.
 
 use dp_pvi_models::spec::check::invalid;
 use dp_pvi_models::spec::words::Short;
@@ -27,6 +27,8 @@ const LABEL_SPAN: f64 = 10.0;
 const DECIDED: f64 = 30.0;
 /// Largest exponent whose power is a finite number.
 const OVERFLOW: f64 = 700.0;
+/// Predictors that differ by less tell nothing from each other.
+const LEAST: f64 = 0.01;
 /// Standard deviations that count.
 const DEVIATIONS: f64 = 3.0;
 
@@ -134,8 +136,12 @@ impl Reach {
                 Short(self.range().0),
                 Short(self.range().1)
             )),
-            PredictorScale::LogRate | PredictorScale::LogHazard if DEVIATIONS * self.spread > OVERFLOW => invalid(&format!(
-                "the prior lets the logarithm of a rate reach {}, and e to that is no number: rows are up to {} long; scale the columns (scale = … in the schema, \
+            _ if DEVIATIONS * self.spread < LEAST && self.span() < LEAST => invalid(&format!(
+                "all predictors lie within {} of each other ({model}): nothing can be learned; give rows a larger norm_bound, or the prior a larger scale",
+                Short(2.0 * DEVIATIONS * self.spread)
+            )),
+            _ if DEVIATIONS * self.spread > OVERFLOW => invalid(&format!(
+                "the prior lets predictors reach {} ({model}), and e to that is no number: rows are up to {} long; scale the columns (scale = … in the schema, \
                  scale(…) in the formula), take poly(…) without raw = TRUE, or give a norm_bound or a smaller prior_scale",
                 Short((DEVIATIONS * self.spread).round()),
                 Short(schema.row_norm_bound())

@@ -345,6 +345,29 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
+/// Whether this process may write a file that is there (a ledger, or its second place), and the files beside it that a change needs. Nothing is changed, and no lock is taken: a
+/// program that runs keeps it.
+///
+/// # Errors
+/// What may not be written, and why: permissions, a file system or a file that takes no changes.
+pub fn check_writable(path: &Path) -> Result<(), StoreError> {
+    let cannot = |what: &Path, error: io::Error| {
+        let what = what.display();
+        StoreError::Unavailable(format!(
+            "{what} cannot be written ({error}): give this user the right to, and the file system and the file one to be changed"
+        ))
+    };
+    for file in [path.to_owned(), suffixed(path, ".lock")] {
+        // Neither made nor cut off; what may only grow cannot be opened so.
+        match OpenOptions::new().read(true).write(true).open(&file) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && file != path => {}
+            opened => drop(opened.map_err(|e| cannot(&file, e))?),
+        }
+    }
+    let folder = files::folder_of(path);
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).map_err(|e| cannot(folder, e.into()))
+}
+
 fn make_folder(path: &Path) -> Result<(), StoreError> {
     match path.parent().filter(|f| !f.as_os_str().is_empty()) {
         Some(folder) => fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|e| unavailable(path, &e)),

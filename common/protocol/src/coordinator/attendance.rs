@@ -61,12 +61,12 @@ impl Member {
 
 impl RefusalReason {
     /// Whether a site that withdrew with this reason is not expected back. Others are waited for until the start deadline: an operator
-    /// approves, a disk gets room.
+    /// approves or opens a data set that was frozen, a disk gets room.
     #[must_use]
     pub fn is_final(self) -> bool {
         match self {
-            Self::Budget | Self::Policy | Self::Frozen | Self::Spent | Self::Visited | Self::Task => true,
-            Self::Approval | Self::Unable | Self::Posterior => false,
+            Self::Budget | Self::Policy | Self::Spent | Self::Visited | Self::Task => true,
+            Self::Approval | Self::Frozen | Self::Unable | Self::Posterior => false,
         }
     }
 }

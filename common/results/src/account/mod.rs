@@ -149,7 +149,8 @@ pub enum AccountError {
 }
 
 impl AccountError {
-    /// The exit code of a program that ends with it: 2 for a wrong question, 12 for a file or standard output, 1 for everything else.
+    /// The exit code of a program that ends with it, as all programs have it: 2 for a wrong question, 4 for a file that cannot be read, 12 for one that cannot be written and
+    /// for standard output, 1 for everything else.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -160,7 +161,8 @@ impl AccountError {
             | Self::Events(_)
             | Self::Query(_)
             | Self::Certificate(_) => 2,
-            Self::Read { .. } | Self::Write { .. } | Self::Print(_) => 12,
+            Self::Read { .. } => 4,
+            Self::Write { .. } | Self::Print(_) => 12,
             Self::Refused(_) | Self::Json(_) => 1,
         }
     }

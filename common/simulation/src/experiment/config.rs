@@ -367,5 +367,5 @@ impl Experiment {
 }
 
 fn read(path: &Path) -> Result<String, ExperimentError> {
-    std::fs::read_to_string(path).map_err(|source| ExperimentError::Unreadable { path: path.to_owned(), source })
+    dp_pvi_programs::files::read_text(path).map_err(|source| ExperimentError::Unreadable { path: path.to_owned(), source })
 }

@@ -75,8 +75,9 @@ impl Session {
         let files = locate(&experiment.data.files);
         let load = |schema: &Schema, files: &[PathBuf]| {
             if let Some(missing) = files.iter().find(|file| !file.is_file()) {
+                // Of records, as at a site.
                 let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-                return Err(ExperimentError::Unreadable { path: missing.clone(), source });
+                return Err(dp_pvi_data::DataError::Io { path: missing.clone(), source }.into());
             }
             Ok(load_public(schema, files, None)?)
         };

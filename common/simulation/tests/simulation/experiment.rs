@@ -154,7 +154,7 @@ fn every_mistake_has_its_exit_code_and_says_what_is_wrong() {
     fails("task.toml", &EXPERIMENT.replace("sweeps = 6", "rounds = 6"), 2, "sweeps");
     fails("fraction.toml", &EXPERIMENT.replace("test_fraction = 0.25", "test_fraction = 1.5"), 2, "test_fraction");
     fails("kappa.toml", &EXPERIMENT.replace("number = 4", "number = 4\nkappa = -3.0"), 2, "kappa");
-    fails("missing.toml", &EXPERIMENT.replace("hospital-3.csv", "hospital-9.csv"), 4, "hospital-9.csv");
+    fails("missing.toml", &EXPERIMENT.replace("hospital-3.csv", "hospital-9.csv"), 10, "hospital-9.csv");
     std::fs::write(directory.path().join("broken.csv"), "age,nothing\n1,2\n").unwrap();
     fails("broken.toml", &EXPERIMENT.replace("hospital-3.csv", "broken.csv"), 10, "broken.csv");
     for (setting, words) in [("clients", "KEY=VALUE"), ("clients..number=3", "KEY=VALUE"), ("=3", "KEY=VALUE")] {

@@ -241,6 +241,15 @@ impl Server {
 }
 
 impl Member {
+    /// The same with another certificate and its key.
+    pub(crate) fn with(&self, certificate: &str, key: &str) -> Self {
+        Self {
+            chain: vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
+            key: Arc::new(PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn tls_config(&self) -> rustls::ClientConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ClientConfig::builder_with_provider(provider)

@@ -183,7 +183,7 @@ fn a_run_ends_by_itself_where_too_many_sites_refuse_before_it_starts() {
 /// What an operator can mend in minutes is waited for until the start deadline, and no longer.
 #[test]
 fn a_missing_approval_is_waited_for_until_the_start_deadline() {
-    for reason in [RefusalReason::Approval, RefusalReason::Unable] {
+    for reason in [RefusalReason::Approval, RefusalReason::Frozen, RefusalReason::Unable] {
         let mut desk = Desk::new(&synchronous(3, 2));
         for name in ["a", "b", "c"] {
             desk.hello(name).unwrap();

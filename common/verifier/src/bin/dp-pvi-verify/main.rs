@@ -1,5 +1,5 @@
-//! `dp-pvi-verify FILE [TRANSCRIPT]`: says whether a certificate holds, or what a `posterior.json` states of privacy. Exit code 0: it does; 1: it does not; 2: there is no
-//! such file; 12: the result cannot be printed. Only what was derived is printed.
+//! `dp-pvi-verify FILE [TRANSCRIPT]`: says whether a certificate holds, or what a `posterior.json` states of privacy. Exit code 0: it does; 1: it does not; 2: wrong
+//! use; 4: a file cannot be read; 12: the result cannot be printed. Only what was derived is printed.
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -58,15 +58,15 @@ fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unprove
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let read = |file: &std::ffi::OsString| std::fs::read(file).map_err(|error| format!("{}: {error} ({USAGE})", file.display()));
+    let read = |file: &std::ffi::OsString| std::fs::read(file).map_err(|error| (format!("{}: {error} ({USAGE})", file.display()), 4));
     let files = match arguments.as_slice() {
-        [] => Err(USAGE.to_owned()),
+        [] => Err((USAGE.to_owned(), 2)),
         [file] => read(file).map(|file| (file, None)),
         [file, transcript] => read(file).and_then(|file| Ok((file, Some(read(transcript)?)))),
-        _ => Err(USAGE.to_owned()),
+        _ => Err((USAGE.to_owned(), 2)),
     };
     let (text, code) = match files.map(|(file, transcript)| proved(&file, transcript.as_deref())) {
-        Err(error) => (error, 2),
+        Err(told) => told,
         Ok(Err(refusal)) => (format!("refused: {}", visible(&refusal.to_string())), 1),
         Ok(Ok(lines)) => (lines.join("\n"), 0),
     };
