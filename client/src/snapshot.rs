@@ -530,6 +530,10 @@ fn joined(file: &Path) -> Result<Joined> {
 /// The records of a run. Rows of a database that were kept for a run which is not over are read in place of the database's of today.
 fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFile>, Option<Kept>, Origin)> {
     let Some(database) = config.data.database.as_ref().filter(|database| database.keeps_rows_of_run()) else {
+        if joined(file)?.runs.is_empty() {
+            // What a start left that was killed, when the configuration named a database.
+            Kept::of(&config.site.state, &config.data.name).remove()?;
+        }
         let (files, origin) = today(config, schema)?;
         return Ok((files, None, origin));
     };
@@ -569,9 +573,6 @@ pub(crate) fn inspected(config: &Config, schema: &Schema) -> Result<Vec<DataFile
     }
 }
 
-/// Where the rows come from, by the configuration of today.
-///
-/// # Errors
 /// What one privacy unit of the data set is, in words that stay the same: the ledger holds later runs to them.
 ///
 /// # Errors
@@ -583,6 +584,9 @@ pub(crate) fn unit_in_words(config: &Config, schema: &LocalSchema) -> Result<Str
     }
 }
 
+/// Where the rows come from, by the configuration of today.
+///
+/// # Errors
 /// The schema; the file of the description or query.
 pub(crate) fn declared(config: &Config) -> Result<Origin> {
     let Some(database) = &config.data.database else { return Ok(Origin::default()) };

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use dp_pvi_posterior::methods::agreement::{NotTested, SiteReleases};
 use dp_pvi_posterior::task::TaskError;
+use dp_pvi_programs::outputs;
 use dp_pvi_protocol::statement::{PrivacyStatement, statement};
 use dp_pvi_results::agreement;
 use dp_pvi_results::agreement::Agreement;
@@ -72,6 +73,9 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let [posterior, report] = FILES.map(|name| directory.join(name));
     let exported = Exported { posterior, report };
+    for file in [&exported.posterior, &exported.report] {
+        outputs::refuse(file).map_err(|e| ServerError::unavailable(file, e))?;
+    }
     keep_earlier(directory, &document)?;
     replace(&exported.posterior, document.to_json().as_bytes())?;
     replace(&exported.report, page::render(&config.federation, &history, &document).as_bytes())?;

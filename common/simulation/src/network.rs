@@ -36,22 +36,30 @@ use crate::noise::stream;
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
     /// Probability that a request is lost.
+    #[serde(deserialize_with = "probability")]
     pub drop_request: f64,
     /// Probability that an answer is lost although the server acted.
+    #[serde(deserialize_with = "probability")]
     pub drop_response: f64,
     /// Probability that a request arrives twice.
+    #[serde(deserialize_with = "probability")]
     pub duplicate: f64,
     /// Probability that a copy of a request arrives once more, up to a minute later.
+    #[serde(deserialize_with = "probability")]
     pub replay: f64,
     /// Probability that a request arrives only after its sender has given it up, up to a minute later: behind later requests.
+    #[serde(deserialize_with = "probability")]
     pub late: f64,
     /// Every message takes up to this many milliseconds.
     pub delay_milliseconds: u64,
     /// Probability of a site's crash at each write of its ledger (half before, half after the write).
+    #[serde(deserialize_with = "probability")]
     pub crash_site: f64,
     /// Probability of the server's crash at each of its writes.
+    #[serde(deserialize_with = "probability")]
     pub crash_server: f64,
     /// Probability that the summer starts again from its stores before it answers a request.
+    #[serde(deserialize_with = "probability")]
     pub crash_summer: f64,
     /// Times at which server and summer do not reach each other.
     pub summer_cut_off: Vec<Span>,
@@ -59,6 +67,12 @@ pub struct Faults {
     pub partitions: Vec<Partition>,
     /// Jumps of the machines' clocks.
     pub clock_jumps: Vec<ClockJump>,
+}
+
+/// At least 0, and below 1: what always fails never ends.
+fn probability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let value = f64::deserialize(deserializer)?;
+    if (0.0..1.0).contains(&value) { Ok(value) } else { Err(serde::de::Error::custom("a probability of a fault is at least 0 and below 1")) }
 }
 
 impl Faults {
