@@ -207,11 +207,12 @@ fn execute(cli: Cli) -> Result<()> {
                 return output.files("posterior without a site", &[export::export_without(&config, &site, &directory)?]);
             }
             if let Some(file) = &transcript {
-                export::FILES.iter().for_each(|name| outputs::needs(&directory.join(name)));
                 crate::task::refuse_to_overwrite(&config, file)?;
             }
             let exported = export::export(&config, &directory)?;
             if let Some(file) = transcript {
+                export::FILES.iter().for_each(|name| outputs::needs(&directory.join(name)));
+                crate::task::refuse_to_overwrite(&config, &file)?;
                 export::export_transcript(&config, &file)?;
             }
             let text = |path: &Path| path.display().to_string();
