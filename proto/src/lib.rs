@@ -17,6 +17,7 @@
 pub mod client;
 pub mod connection;
 mod convert;
+pub mod names;
 pub mod server;
 pub mod summer;
 

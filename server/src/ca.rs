@@ -13,7 +13,6 @@
 
 mod enrolled;
 mod handover;
-mod names;
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -25,6 +24,7 @@ use dp_pvi_programs::identity::{
     write_new, write_secret,
 };
 use dp_pvi_programs::problem::Problem;
+use dp_pvi_proto::names::{check_address, check_client, check_server};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, CertificateSigningRequestParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, RevokedCertParams, SanType,
@@ -37,8 +37,6 @@ use zeroize::Zeroizing;
 
 pub use self::enrolled::{Enrolled, IssuedCertificate, Member};
 use self::handover::Handover;
-pub(crate) use self::names::check_client;
-use self::names::{check_address, check_server};
 use crate::clock::rfc3339;
 use crate::error::{Result, ServerError};
 use crate::files::secret;

@@ -13,10 +13,9 @@ use dp_pvi_names::Hash;
 use dp_pvi_programs::identity::{PeerName, identity_from_pem, spki_hash, without_mark};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::connection::REVOCATION_LIST_EXPIRED;
+use dp_pvi_proto::names::acceptable;
 use ed25519_dalek::SigningKey;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
@@ -104,7 +103,10 @@ impl Credentials {
         let chain = certificates(&files.cert)?;
         let (from, certificate) =
             check_server_certificate(&chain[0], federation).map_err(|message| ServerError::file(&files.cert, message))?;
-        acceptable(&chain, roots, provider.clone()).map_err(|message| ServerError::file(&files.cert, message))?;
+        let now = UnixTime::since_unix_epoch(Duration::from_millis(clock::now().as_millis()));
+        server_names(&chain[0])
+            .and_then(|names| acceptable(&chain, &names, roots, provider.clone(), now))
+            .map_err(|message| ServerError::file(&files.cert, message))?;
         let key = PrivateKeyDer::from_pem_slice(without_mark(&secret(&files.key)?)).map_err(|e| ServerError::file(&files.key, e))?;
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -294,33 +296,6 @@ fn check_server_certificate(der: &[u8], federation: &str) -> std::result::Result
         return Err(format!("is for {name}, the server needs {expected}"));
     }
     validity(der)
-}
-
-/// Whether a site that trusts our authority accepts this certificate, by its own rule, under any name that the certificate has; or else what to do. Of time it says
-/// nothing: when a certificate begins and ends is told by its days.
-fn acceptable(chain: &[CertificateDer<'_>], roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> std::result::Result<(), String> {
-    use rustls::CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext};
-    const REMEDY: &str = "`dp-pvi-server ca renew` writes one that sites accept";
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().map_err(|e| e.to_string())?;
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(clock::date(clock::now()).unix_timestamp().try_into().unwrap_or(0)));
-    let accepted = |name: &ServerName<'_>| match verifier.verify_server_cert(&chain[0], &chain[1..], name, &[], now) {
-        Err(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })) => Ok(true),
-        Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => Ok(false),
-        Err(error) => Err(format!("no site accepts this certificate ({error}): {REMEDY}")),
-        Ok(_) => Ok(true),
-    };
-    let names = server_names(&chain[0])?;
-    // Also without a name it is told what else is wrong.
-    let any = ServerName::try_from("dp-pvi.invalid").map_err(|e| e.to_string())?;
-    for name in names.iter().chain([&any]) {
-        if accepted(name)? {
-            return Ok(());
-        }
-    }
-    Err(format!(
-        "no site accepts this certificate: it has no DNS name and no address by which a server could be called. Write the server's names into server_names of \
-         enrolled.json; {REMEDY}"
-    ))
 }
 
 /// Names and addresses by which a site may call the owner of a certificate; of a star one name that it stands for.

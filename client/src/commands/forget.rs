@@ -15,6 +15,9 @@ use crate::{history, keys, ledger, snapshot};
 /// Fewest digits that name one of this site's own runs. Nobody else chose among those, so fewer are enough than where a hash is approved.
 const FEWEST_DIGITS: usize = 8;
 
+/// Where hashes stand.
+const SHOWN: &str = "`dp-pvi-client budget show` lists the runs that were charged";
+
 /// Renounces what is left of the task's open runs, and removes what was kept of them.
 ///
 /// # Errors
@@ -64,28 +67,18 @@ pub fn forget(config: &Config, task: &str, number: Option<u32>, output: Output) 
 /// The task's hash by all of its digits, or by the first ones of an open run's task or of a task that this site was shown.
 fn named(open: &BTreeSet<RunId>, config: &Config, text: &str) -> Result<Hash> {
     let digits = text.strip_prefix("sha256:").unwrap_or(text).to_ascii_lowercase();
-    if digits.len() < FEWEST_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+    let wrong = |words: String| Err(ClientError::config("forget", words));
+    let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_hex && digits.len() < FEWEST_DIGITS {
         let given = digits.len();
-        return Err(ClientError::config(
-            "forget",
-            format!(
-                "a task is named by at least {FEWEST_DIGITS} digits of its hash, and {digits:?} has {given} (`dp-pvi-client budget show` prints them)"
-            ),
-        ));
+        return wrong(format!("a task is named by at least {FEWEST_DIGITS} digits of its hash, and {digits:?} has {given} ({SHOWN})"));
     }
     let mut tasks: Vec<Hash> = open.iter().map(|run| run.task).filter(|task| task.to_string().starts_with(&digits)).collect();
     tasks.dedup();
     match tasks.as_slice() {
         [task] => Ok(*task),
-        [] if digits.len() < 64 && digits.bytes().all(|b| b.is_ascii_hexdigit()) => Err(ClientError::config(
-            "forget",
-            format!(
-                "no open run is of a task whose hash starts with {digits:?} (`dp-pvi-client budget show` lists the runs that were charged)"
-            ),
-        )),
-        [_, _, ..] => {
-            Err(ClientError::config("forget", format!("{} tasks with open runs start with {digits:?}: give more digits", tasks.len())))
-        }
+        [] if is_hex && digits.len() < 64 => wrong(format!("no open run is of a task whose hash starts with {digits:?} ({SHOWN})")),
+        [_, _, ..] => wrong(format!("{} tasks with open runs start with {digits:?}: give more digits", tasks.len())),
         _ => approvals::named(&config.site.state, "forget", text),
     }
 }

@@ -4,6 +4,9 @@ use crate::types::Refused;
 use dp_pvi_records::{LineProblem, RecordError};
 use std::path::PathBuf;
 
+/// What is said of a Parquet file that is encrypted, or of which a column is.
+pub(crate) const ENCRYPTED: &str = "the file, or a column of it, is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
+
 /// Why a data set was not loaded. Rows are counted from 1 in each file, without the header; in public files without comments and empty
 /// lines, too.
 #[derive(Debug, thiserror::Error)]

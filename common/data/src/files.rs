@@ -5,13 +5,11 @@ use std::io::{Cursor, Read as _};
 use std::os::unix::fs::FileExt as _;
 
 use crate::encode::Purpose;
-use crate::error::{Clue, DataError};
+use crate::error::{Clue, DataError, ENCRYPTED};
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetTable;
 use crate::source::{Container, Reading, RecordFile, Sink, Start, gunzip, opened, unzstd};
 use crate::text::TextTable;
-
-pub(crate) const ENCRYPTED: &str = "the file, or a column of it, is encrypted, and this program has no key for it; write it without Parquet's encryption, for example on an encrypted disk";
 
 impl Reading<'_> {
     /// Whether a file begins with a header.

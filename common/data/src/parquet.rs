@@ -1,8 +1,7 @@
 //! Parquet: flat columns, some thousand rows at a time, each as [`crate::types`] says.
 
 use crate::arrow;
-use crate::error::DataError;
-use crate::files::ENCRYPTED;
+use crate::error::{DataError, ENCRYPTED};
 use crate::footer;
 use crate::types::{CellType, Refused};
 use ::parquet::basic::{Compression, ConvertedType, LogicalType, TimeUnit, Type};

@@ -134,8 +134,7 @@ impl Stream {
 
     /// What the one before is told, if anybody is still there: then two of them run.
     fn taken_over(&self) -> Status {
-        let Service { clients, .. } = &self.service.service;
-        let others = clients.others(&self.service.summer, self.caller.connection).join(", ");
+        let others = self.service.service.clients.others(&self.service.summer, self.caller.connection).join(", ");
         let message = format!(
             "this summer calls from {}; another connection under its name took over, from {others}: where two copies of it run, stop one",
             self.caller.address

@@ -7,10 +7,10 @@ use dp_pvi_programs::identity::{
     Enrolment, IdentityError, Party, PeerName, Together, generate_identity, identity_to_pem, public_identity_to_pem,
 };
 use dp_pvi_programs::problem::Problem;
+use dp_pvi_proto::names::check_client;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use zeroize::Zeroizing;
 
-use crate::ca::check_client;
 use crate::error::{Result, ServerError};
 use crate::files::create_private_directory;
 
