@@ -7,11 +7,6 @@ use std::path::PathBuf;
 
 const SCHEMA: &str = r#"
 unit_column = "patient"
-[label]
-kind = "survival"
-time = { column = "days", lower = 0, upper = 365, missing = "drop" }
-event = { column = "died", true_values = ["yes"], false_values = ["no"], missing = "drop" }
-entry = { column = "since", lower = 0, upper = 365 }
 [[columns]]
 name = "age"
 kind = "number"
@@ -27,6 +22,27 @@ upper = 3
 centre = 0
 scale = 1
 missing = "drop"
+[[columns]]
+name = "days"
+kind = "number"
+lower = 0
+upper = 365
+missing = "drop"
+centre = 0
+scale = 1
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
+missing = "drop"
+[[columns]]
+name = "since"
+kind = "number"
+lower = 0
+upper = 365
+centre = 0
+scale = 1
 "#;
 
 const ROWS: &str = "patient,since,days,died,age,w\n\
@@ -79,11 +95,10 @@ fn what_is_no_time_and_no_event_is_refused_before_a_run() {
 }
 
 #[test]
-fn every_column_of_the_label_is_counted() {
+fn every_column_of_the_outcome_is_counted() {
     let (_folder, files) = file(ROWS);
     let report = inspect(&schema(), &files).unwrap();
-    let of_label: Vec<(&str, usize)> =
-        report.columns.iter().filter(|column| column.kind == "label").map(|column| (column.name.as_str(), column.levels.len())).collect();
+    let of_label: Vec<(&str, usize)> = report.columns[2..].iter().map(|column| (column.name.as_str(), column.levels.len())).collect();
     assert_eq!(of_label, [("days", 0), ("died", 2), ("since", 0)]);
 }
 
