@@ -35,6 +35,10 @@ fn survival(at: usize, names: &[Name], scope: &Scope<'_>) -> Result<(Label, Vec<
         [time, event] => (None, time, event),
         _ => return scope.fail(at, "write `Surv(time, event)` or `Surv(entry, time, event)`"),
     };
+    let again = (1..names.len()).find(|number| names[..*number].iter().any(|name| name.text == names[*number].text));
+    if let Some(number) = again {
+        return scope.fail(names[number].at, "one column stands twice in `Surv(…)`: entry, time and event are three");
+    }
     let time_at = |name: &Name| -> Result<(usize, NumberRule), FormulaError> {
         let position = find(scope, name)?;
         let ColumnKind::Number(rule) = &scope.columns[position].kind else {
@@ -69,9 +73,6 @@ fn survival(at: usize, names: &[Name], scope: &Scope<'_>) -> Result<(Label, Vec<
             Some(EntryRule { column: scope.columns[position].name.clone(), rule })
         }
     };
-    if (1..positions.len()).any(|number| positions[..number].contains(&positions[number])) {
-        return scope.fail(at, "one column stands twice in `Surv(…)`: time, event and entry are three");
-    }
     let event_column = scope.columns[event_position].name.clone();
     let kind = LabelKind::Survival(SurvivalRule { time: rule, event_column, event: event_rule.clone(), entry });
     Ok((Label { column: scope.columns[position].name.clone(), kind, published: None }, positions))
