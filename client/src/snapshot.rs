@@ -308,6 +308,7 @@ impl Snapshot {
         // For the people here, and nothing stops: a task must not ask by what a site does.
         let reasons = [
             (made.omitted.without_outcome, "they have no outcome"),
+            (made.omitted.unwatched, "they were watched for no time"),
             (
                 made.omitted.left_out,
                 "their count is not whole, their time ends before it begins, or their unit has more entries by the formula than are held of one. Are the columns the right ones?",

@@ -4,8 +4,7 @@ use dp_pvi_schema::formula::{Cell, Record, RowSpace};
 use dp_pvi_schema::public::Extra;
 use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
 
-use crate::encode::Fault;
-use crate::error::CellProblem;
+use crate::error::{CellProblem, Fault};
 
 /// The cells of one record, one a column, and whether each had no value.
 #[derive(Default)]

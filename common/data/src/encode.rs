@@ -1,7 +1,7 @@
 //! One row through the schema: cells in, entries of the feature row and target out.
 
 use crate::cells::{Cells, Row as MadeRow, target};
-use crate::error::CellProblem;
+use crate::error::{CellProblem, Fault};
 use dp_pvi_records::{CellValue, RecordView, Row};
 use dp_pvi_schema::dates::{DateRule, NoDate};
 use dp_pvi_schema::public::Extra;
@@ -81,13 +81,6 @@ pub(crate) struct Encoded {
 pub(crate) enum Fate {
     Kept,
     Dropped,
-}
-
-/// A cell that the schema rejects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Fault {
-    pub(crate) field: usize,
-    pub(crate) problem: CellProblem,
 }
 
 /// The schema, prepared for rows.

@@ -366,6 +366,13 @@ pub enum ImageProblem {
     TooLong,
 }
 
+/// A cell that the schema rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Fault {
+    pub(crate) field: usize,
+    pub(crate) problem: CellProblem,
+}
+
 /// Why a cell was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]

@@ -2,8 +2,8 @@
 
 use crate::assemble::Assembled;
 use crate::distinct::{Shared, read_files};
-use crate::encode::{CellEvent, Encoded, Encoder, Fate, Fault, Form, Purpose, Watch};
-use crate::error::{DataError, RowProblem};
+use crate::encode::{CellEvent, Encoded, Encoder, Fate, Form, Purpose, Watch};
+use crate::error::{DataError, Fault, RowProblem};
 use crate::near::{Near, Place};
 use crate::screen::{Reasons, Screen};
 use crate::source::{Reading, RecordFile, RowError, Sink, field_name};

@@ -14,8 +14,7 @@ use dp_pvi_schema::{LabelKind, Schema};
 
 use crate::cache::{Cache, Place, Writer};
 use crate::cells::{Cells, Row, target};
-use crate::encode::Fault;
-use crate::error::{CellProblem, DataError};
+use crate::error::{CellProblem, DataError, Fault};
 
 /// Units that are read at once of those that are not in memory.
 const WINDOW: usize = 1 << 12;
@@ -49,6 +48,8 @@ pub struct Made {
 pub struct Omitted {
     /// Without an outcome.
     pub without_outcome: u64,
+    /// Watched for no time: their time is that of their entry.
+    pub unwatched: u64,
     /// Counts that are not whole, times that end before they begin, and records of units with more entries than are held of one.
     pub left_out: u64,
 }
@@ -119,12 +120,8 @@ impl<'s> Maker<'s> {
         self.room.is_some_and(|most| self.indices.len() as u64 > most)
     }
 
-    /// Whether a time ends before it begins.
-    fn is_reversed(&self, time: f64, extra: Extra) -> bool {
-        matches!(self.schema.label().kind, LabelKind::Survival(_)) && extra.entry > time
-    }
-
     fn take(&mut self, table: &RecordTable) -> Result<(), DataError> {
+        let is_survival = matches!(self.schema.label().kind, LabelKind::Survival(_));
         for unit in 0..table.len() {
             let before = self.omitted;
             self.indices.clear();
@@ -137,11 +134,14 @@ impl<'s> Maker<'s> {
                 self.open(record);
                 // Each a function of the record alone.
                 let (target, extra) = match target(self.schema, &self.cells) {
-                    Ok((time, extra)) if self.is_reversed(time, extra) => {
+                    Ok((time, extra)) if is_survival && extra.entry > time => {
                         self.omitted.left_out += 1;
                         continue;
                     }
-                    Ok(found) => found,
+                    Ok((time, extra)) => {
+                        self.omitted.unwatched += u64::from(is_survival && extra.entry >= time);
+                        (time, extra)
+                    }
                     Err(Fault { problem: CellProblem::NotACount, .. }) => {
                         self.omitted.left_out += 1;
                         continue;

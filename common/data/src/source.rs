@@ -1,7 +1,7 @@
 //! Tables in order: which format a file has, which columns of a table the schema means, and where an error stands.
 
-use crate::encode::{Fault, Purpose};
-use crate::error::DataError;
+use crate::encode::Purpose;
+use crate::error::{DataError, Fault};
 use dp_pvi_records::{LineProblem, RecordError, Row, Source, Visitor};
 use dp_pvi_schema::{Blanks, ColumnKind, OtherColumns, Schema, text};
 use std::collections::HashSet;

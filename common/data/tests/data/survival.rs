@@ -122,7 +122,7 @@ fn records_that_were_watched_for_no_time_are_counted_at_the_site() {
 /// A site reads its records before it knows the task, and one without an outcome is dropped by the task alone: nothing stands in for it, whatever the schema says of the column.
 #[test]
 fn records_that_a_task_cannot_use_are_counted_at_the_site() {
-    let rows = "patient,since,days,died,age,w\n1,0,100,yes,50,1\n1,60,50,yes,70,1\n2,0,9,,70,1\n3,0,9,no,70,1\n3,0,,no,70,1\n";
+    let rows = "patient,since,days,died,age,w\n1,0,100,yes,50,1\n1,60,50,yes,70,1\n2,0,9,,70,1\n3,0,9,no,70,1\n3,0,,no,70,1\n4,9,9,yes,70,1\n5,0,0,no,70,1\n";
     let text = SCHEMA.replace("missing = \"drop\"", "missing = \"zero\"");
     let (_folder, files) = file(rows);
     let read = load_for_run(&Schema::parse(&text).unwrap(), &files, &[1; 32]).unwrap();
@@ -131,9 +131,9 @@ fn records_that_a_task_cannot_use_are_counted_at_the_site() {
             let place = on_disk.then(|| tempfile::tempfile().unwrap());
             read.units(&Schema::asking(formula, &text).unwrap(), None, place).unwrap().omitted
         };
-        assert_eq!(omitted("Surv(since, days, died) ~ age"), Omitted { without_outcome: 2, left_out: 1 });
-        assert_eq!(omitted("Surv(days, died) ~ age"), Omitted { without_outcome: 2, left_out: 0 });
-        assert_eq!(omitted("died ~ age + days"), Omitted { without_outcome: 1, left_out: 0 });
+        assert_eq!(omitted("Surv(since, days, died) ~ age"), Omitted { without_outcome: 2, unwatched: 2, left_out: 1 });
+        assert_eq!(omitted("Surv(days, died) ~ age"), Omitted { without_outcome: 2, unwatched: 1, left_out: 0 });
+        assert_eq!(omitted("died ~ age + days"), Omitted { without_outcome: 1, ..Omitted::default() });
         assert_eq!(omitted("age ~ died + days"), Omitted::default());
     }
 }

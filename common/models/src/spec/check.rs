@@ -68,7 +68,7 @@ pub fn checked<T>(value: Result<T, dp_pvi_accounting::unit::InvalidUnit>) -> Res
 ///
 /// # Errors
 /// The refusal.
-pub fn require_outcome(fits: bool, schema: &Schema, family: &str, needs: &str) -> Result<(), TaskError> {
+pub(crate) fn require_outcome(fits: bool, schema: &Schema, family: &str, needs: &str) -> Result<(), TaskError> {
     if fits { Ok(()) } else { wrong_outcome(schema, family, needs) }
 }
 
@@ -76,7 +76,7 @@ pub fn require_outcome(fits: bool, schema: &Schema, family: &str, needs: &str) -
 ///
 /// # Errors
 /// Always.
-pub fn wrong_outcome<T>(schema: &Schema, family: &str, needs: &str) -> Result<T, TaskError> {
+pub(crate) fn wrong_outcome<T>(schema: &Schema, family: &str, needs: &str) -> Result<T, TaskError> {
     let column = &schema.label().column;
     let found = match &schema.label().kind {
         LabelKind::Absent => "nothing stands before `~`".to_owned(),
