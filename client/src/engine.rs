@@ -14,11 +14,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use dp_pvi_data::{DataError, Executors, Snapshot, remove_snapshots};
+use dp_pvi_data::{DataError, Executors, Made, Snapshot, remove_snapshots};
 use dp_pvi_inference::methods::parts::answer_bytes;
-use dp_pvi_inference::records::RecordTable;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::Units;
 use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_programs::process::Group;
@@ -72,7 +70,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`ClientError::Unavailable`]: the folder, or the key; [`ClientError::Data`].
-    pub(crate) fn units(&self, read: &Snapshot, schema: &Schema, cache: File) -> Result<Units<RecordTable>> {
+    pub(crate) fn units(&self, read: &Snapshot, schema: &Schema, cache: File) -> Result<Made> {
         let Self { engine, lock } = self;
         let ask = |folder: &Path| -> Box<dyn Ask> {
             Box::new(Program { engine: engine.clone(), snapshot: folder.to_owned(), _lock: Arc::clone(lock) })
@@ -310,11 +308,6 @@ mod tests {
         let schema = r#"
             version = 2
             norm_bound = 2.0
-            [label]
-            column = "y"
-            kind = "binary"
-            positive = ["1"]
-            negative = ["0"]
             [[columns]]
             name = "a"
             kind = "number"
@@ -322,8 +315,13 @@ mod tests {
             upper = 1
             centre = 0
             scale = 1
+            [[columns]]
+            name = "y"
+            kind = "boolean"
+            true_values = ["1"]
+            false_values = ["0"]
         "#;
-        let schema = Schema::parse(schema).unwrap();
+        let schema = Schema::asking("y ~ .", schema).unwrap();
         let engine = Engine { folder: snapshots.clone(), key: key.clone(), ..engine("true".as_ref()) };
         let files = [DataFile::At(data)];
         let read = load_to_disk(&schema, &files, &[0; 32], tempfile::tempfile().unwrap()).unwrap();

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_data::{Inspection, Screen, Unwatched};
+use dp_pvi_data::{Inspection, Screen};
 use dp_pvi_programs::problem::Problem;
 use serde::{Deserialize, Serialize};
 
@@ -57,15 +57,6 @@ pub(crate) fn notes(inspection: &Inspection, config: &Config) -> Vec<String> {
         let (name, counts) = (&column.name, &column.counts);
         format!("column `{name}`: {} of {} cells hold no value that the schema knows", counts.invalid, counts.cells())
     }));
-    let unwatched = inspection.unwatched;
-    if unwatched != Unwatched::default() {
-        notes.push(format!(
-            "watched for no time: {}, with an event: {}; left before they came: {}",
-            unwatched.events + unwatched.nothing,
-            unwatched.events,
-            unwatched.reversed
-        ));
-    }
     if !inspection.near.is_empty() {
         notes.push(inspection.near.to_string());
     }

@@ -303,16 +303,20 @@ impl Snapshot {
         let (schema, source) = (self.asked(task)?, &self.source);
         let file = if self.is_on_disk(task) { source.on_disk.as_deref().map(cache_in).transpose()? } else { None };
         let made = match (&source.engine, file) {
-            (Some(engine), Some(file)) => return Ok(source.over_slots(engine.units(&self.read, &schema, file)?)),
+            (Some(engine), Some(file)) => engine.units(&self.read, &schema, file)?,
             (_, file) => self.read.units(&schema, source.slots, file).map_err(local)?,
         };
         // For the people here, and nothing stops: a task must not ask by what a site does.
-        if made.left_out > 0 {
-            tracing::warn!(
-                "PRIVATE: {} records more contribute nothing to this task: their count is not whole, their time ends before it begins, or their unit has more entries by the \
-                 formula than are held of one. Are the columns the right ones?",
-                made.left_out
-            );
+        let reasons = [
+            (made.omitted.without_outcome, "they have no outcome"),
+            (made.omitted.unwatched, "they were watched for no time"),
+            (
+                made.omitted.left_out,
+                "their count is not whole, their time ends before it begins, or their unit has more entries by the formula than are held of one. Are the columns the right ones?",
+            ),
+        ];
+        for (records, why) in reasons.into_iter().filter(|(records, _)| *records > 0) {
+            tracing::warn!("PRIVATE: {records} records more contribute nothing to this task: {why}");
         }
         Ok(source.over_slots(made.units))
     }

@@ -111,19 +111,20 @@ impl Data {
     #[must_use]
     pub fn schema(self) -> String {
         let label = match self {
-            Self::Times => "kind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 10 }\nevent = { column = \"y\" }\n",
+            Self::Times => {
+                "kind = \"boolean\"\n[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0.5\nupper = 10\ncentre = 0\nscale = 1\n"
+            }
             Self::Documents => {
                 return "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 8\ndocument_length = 20\n".into();
             }
             Self::Images => return "kind = \"binary-image\"\n[binary_image]\nwidth = 3\nheight = 4\nthreshold = 63\n".into(),
-            Self::Classes => "kind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n",
-            Self::Wards => "kind = \"classes\"\nvalues = [\"home\", \"ward\", \"intensive, care\"]\n",
+            Self::Classes => "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n",
+            Self::Wards => "kind = \"category\"\nvalues = [\"home\", \"ward\", \"intensive, care\"]\n",
             Self::Counts => "kind = \"number\"\nlower = 0\nupper = 10\ncentre = 0\nscale = 1\n",
             Self::Positive => "kind = \"number\"\nlower = 0.5\nupper = 10\ncentre = 0\nscale = 1\n",
         };
         let column = |j| format!("[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");
-        let name = if self == Self::Times { "" } else { "column = \"y\"\n" };
-        format!("intercept = false\n[label]\n{name}{label}{}{}", column(0), column(1))
+        format!("[[columns]]\nname = \"y\"\n{label}{}{}", column(0), column(1))
     }
 
     /// A data file of so many units; `offset` tells files apart.

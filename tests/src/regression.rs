@@ -77,8 +77,10 @@ impl Task {
             let _ = writeln!(text, "{l}");
         };
         match self.likelihood {
-            Likelihood::Logistic => line("family = \"logistic-regression\"".into()),
-            Likelihood::Linear { noise_sd } => line(format!("family = \"linear-regression\"\nnoise_sd = {noise_sd:?}")),
+            Likelihood::Logistic => line("family = \"logistic-regression\"\nformula = \"y ~ 0 + .\"".into()),
+            Likelihood::Linear { noise_sd } => {
+                line(format!("family = \"linear-regression\"\nformula = \"y ~ 0 + .\"\nnoise_sd = {noise_sd:?}"))
+            }
         }
         line(format!("approximation = \"{}\"", if self.full_covariance { "full-covariance" } else { "mean-field" }));
         line(format!("prior_scale = {:?}\n[pvi]", self.prior_scale));
@@ -104,10 +106,9 @@ impl Task {
     /// `schema.toml` for `dimension` plain numbers without an intercept, and a label.
     #[must_use]
     pub fn schema(&self, dimension: usize) -> String {
-        let mut text = String::from("intercept = false\n");
-        text.push_str("[label]\ncolumn = \"y\"\n");
+        let mut text = String::from("[[columns]]\nname = \"y\"\n");
         text.push_str(match self.likelihood {
-            Likelihood::Logistic => "kind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n",
+            Likelihood::Logistic => "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n",
             Likelihood::Linear { .. } => "kind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1\n",
         });
         // Generated features lie within 1; the range decides the norm bound, and with it the noise of a private task.

@@ -252,7 +252,7 @@ fn look(config: &Config) -> Result<Looked> {
     let schema = LocalSchema::read(&config.data.schema)?;
     let failed = |e: DataError| ClientError::Data(Problem::of(e));
     let Some(private) = &config.data.private else {
-        dp_pvi_data::load_public(schema.schema(), &config.data.files, None).map_err(failed)?;
+        dp_pvi_data::PublicCells::load(schema.schema(), &config.data.files, None).map_err(failed)?;
         return Ok(Looked { schema, inspection: None, rejected: None, declared: 0, on_disk: false });
     };
     train::check_declared(config)?;

@@ -304,7 +304,7 @@ impl Rows {
             | Prediction::Count { mean, variance, .. }
             | Prediction::HeavyTailed { mean, variance, .. } => {
                 let (decode, sd): (&dyn Fn(f64) -> f64, _) = match &self.schema.label().kind {
-                    LabelKind::Number(rule) => (&|entry| rule.decode(entry), spread(rule, variance)),
+                    LabelKind::Number { rule, .. } => (&|entry| rule.decode(entry), spread(rule, variance)),
                     LabelKind::Binary { .. } | LabelKind::Classes { .. } | LabelKind::Survival(_) | LabelKind::Absent => {
                         (&|entry| entry, Some(variance.sqrt()))
                     }
@@ -368,7 +368,7 @@ fn csv(line: Option<Line>, shape: &Line, schema: &Schema) -> String {
 fn class_name(schema: &Schema, class: usize) -> &str {
     match &schema.label().kind {
         LabelKind::Classes { values } => values.get(class).map_or("", String::as_str),
-        LabelKind::Binary { .. } | LabelKind::Number(_) | LabelKind::Survival(_) | LabelKind::Absent => "",
+        LabelKind::Binary { .. } | LabelKind::Number { .. } | LabelKind::Survival(_) | LabelKind::Absent => "",
     }
 }
 
@@ -418,9 +418,9 @@ mod tests {
     /// The header follows the prediction, whatever label the schema has: a mixture predicts components.
     #[test]
     fn every_line_has_the_cells_of_its_header() {
-        let schema = |label: &str| Schema::parse(&format!("[label]\ncolumn = \"y\"\n{label}")).unwrap();
+        let schema = |label: &str| Schema::asking("y ~ .", &format!("[[columns]]\nname = \"y\"\n{label}")).unwrap();
         let number = schema("kind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n");
-        let classes = schema("kind = \"classes\"\nvalues = [\"a\", \"b\", \"c\"]\n");
+        let classes = schema("kind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n");
         for (line, schema) in [
             (Line::Class { probability: 0.5, lower: 0.4, upper: 0.6 }, &number),
             (Line::Survival { horizon: 365.0, probability: 0.5, lower: 0.4, upper: 0.6 }, &number),

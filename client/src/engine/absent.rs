@@ -2,10 +2,8 @@
 
 use std::fs::File;
 
-use dp_pvi_data::Snapshot;
-use dp_pvi_inference::records::RecordTable;
+use dp_pvi_data::{Made, Snapshot};
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::Units;
 use dp_pvi_schema::Schema;
 
 use crate::config::Engine;
@@ -22,7 +20,7 @@ impl Folder {
         ))
     }
 
-    pub(crate) fn units(&self, _: &Snapshot, _: &Schema, _: File) -> Result<Units<RecordTable>> {
+    pub(crate) fn units(&self, _: &Snapshot, _: &Schema, _: File) -> Result<Made> {
         match *self {}
     }
 

@@ -381,10 +381,10 @@ fn a_mistake_in_a_file_is_shown_with_its_file_and_its_line() {
     };
     let schema = site.path("schema.toml");
     let good = std::fs::read_to_string(&schema).unwrap();
-    write(&schema, good.replace("kind = \"binary\"", "kind = binary"));
+    write(&schema, good.replacen("kind = \"number\"", "kind = number", 1));
     let (message, excerpt) = quoted(&site.run(&["data", "inspect"]).expect(4, "").stderr);
     assert!(message.contains(schema.to_str().unwrap()) && message.contains("TOML parse error at line 4"), "{message}");
-    assert!(excerpt.contains("4 | kind = binary") && excerpt.contains('^'), "{excerpt}");
+    assert!(excerpt.contains("4 | kind = number") && excerpt.contains('^'), "{excerpt}");
     write(&schema, good);
 
     let file = site.path("client.toml");

@@ -7,7 +7,7 @@ use crate::common::{Outcome, Site, program, write};
 
 const COLUMNS: &str = "[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n\
                        [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n";
-const BINARY: &str = "kind = \"binary\"\npositive = [\"yes\"]\n";
+const BINARY: &str = "kind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n";
 const NUMBER: &str = "kind = \"number\"\nlower = 0\nupper = 30\ncentre = 5\nscale = 4\n";
 
 fn task(model: &str, label: &str) -> ResolvedTask {
@@ -16,7 +16,7 @@ fn task(model: &str, label: &str) -> ResolvedTask {
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "fed", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
-    RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[label]\ncolumn = \"days\"\n{label}{COLUMNS}"), context).unwrap()
+    RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[[columns]]\nname = \"days\"\n{label}{COLUMNS}"), context).unwrap()
 }
 
 /// λ of age, b, c and the intercept: Λ = 4 I but for 2 between b and c, so that Σ has 1/3 and −1/6 there.
@@ -51,7 +51,7 @@ fn document(task: &ResolvedTask, state: &[f64]) -> PosteriorDocument {
 
 #[test]
 fn a_contrast_has_a_ratio_with_intervals() {
-    let task = task("family = \"logistic-regression\", approximation = \"full-covariance\"", BINARY);
+    let task = task("family = \"logistic-regression\", outcome = \"days\", approximation = \"full-covariance\"", BINARY);
     let asked = Asked::of(&document(&task, &full()));
     // b − c: means 5/6 and −1/6 are 1 apart, variance 1/3 + 1/3 + 2/6 = 1.
     let both = ["age=70", "ward=b", "--against", "age=60", "ward=c"];
@@ -83,7 +83,7 @@ fn a_contrast_has_a_ratio_with_intervals() {
 /// Under a mean field several coefficients together have an estimate, and a sentence in place of the interval.
 #[test]
 fn a_contrast_of_independent_coefficients_has_no_interval() {
-    let task = task("family = \"linear-regression\", noise_sd = 1.0", NUMBER);
+    let task = task("family = \"linear-regression\", outcome = \"days\", noise_sd = 1.0", NUMBER);
     let asked = Asked::of(&document(&task, &[2.0, 3.0, 1.0, -4.0, 4.0, 4.0, 4.0, 4.0]));
     let text = asked.ask(&["ward=b", "--against", "ward=c"]).expect(0, "").stdout;
     // (0.75 − 0.25) · 4 days.
@@ -95,7 +95,7 @@ fn a_contrast_of_independent_coefficients_has_no_interval() {
 /// The document's posterior is asked unless the plain one is named, and what its intervals leave out is said.
 #[test]
 fn a_contrast_is_of_the_posterior_of_the_document() {
-    let task = task("family = \"logistic-regression\", approximation = \"full-covariance\"", BINARY);
+    let task = task("family = \"logistic-regression\", outcome = \"days\", approximation = \"full-covariance\"", BINARY);
     let mut aware = full();
     aware.iter_mut().for_each(|number| *number *= 0.25);
     let aware = dp_pvi_posterior::methods::noise_aware::Posterior {

@@ -7,11 +7,11 @@ use dp_pvi_client::rehearsal::{Expected, Where, rehearse};
 use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 
-const BINARY: &str = "column = \"y\"\nkind = \"binary\"\npositive = [\"1\"]";
+const BINARY: &str = "name = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]";
 
 fn task(model: &str, label: &str, pvi: &str, trust: &str) -> ResolvedTask {
     let schema = format!(
-        "version = 2\nnorm_bound = 2.0\n[label]\n{label}\n[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n\
+        "version = 2\nnorm_bound = 2.0\n[[columns]]\n{label}\n[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n\
          [[columns]]\nname = \"b\"\nkind = \"category\"\nvalues = [\"x\", \"y\", \"z\"]\n"
     );
     let aggregation = if trust == "aggregated" { "[aggregation]\nsites = 3\nmax_units = 1000000\n" } else { "max_units = 1000000\n" };
@@ -34,21 +34,26 @@ fn expected(task: &ResolvedTask, units: u64, on_disk: bool) -> Expected {
 
 #[test]
 fn updates_and_labels_of_all_kinds_can_be_rehearsed() {
-    let logistic = "family = \"logistic-regression\"";
-    let number = "column = \"y\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1";
-    let times = "kind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 4 }\nevent = { column = \"d\" }";
-    let classes = "column = \"y\"\nkind = \"classes\"\nvalues = [\"p\", \"q\", \"r\"]";
+    let logistic = "family = \"logistic-regression\"\noutcome = \"y\"";
+    let number = "name = \"y\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1";
+    let times =
+        "name = \"t\"\nkind = \"number\"\nlower = 0.1\nupper = 4\ncentre = 0\nscale = 1\n[[columns]]\nname = \"y\"\nkind = \"boolean\"";
+    let classes = "name = \"y\"\nkind = \"category\"\nvalues = [\"p\", \"q\", \"r\"]";
     for (model, label, pvi) in [
         (logistic, BINARY, "update = \"natural-gradient\""),
         (logistic, BINARY, "update = \"dp-optimisation\"\nsampling_rate = 0.1\nsteps = 5"),
         (logistic, BINARY, "update = \"global-vi\""),
         (logistic, BINARY, "update = \"local-averaging\"\nshards = 4"),
-        ("family = \"probit-regression\"", BINARY, "update = \"natural-gradient\""),
-        ("family = \"poisson-regression\"", number, "update = \"natural-gradient\"\nresidual_bound = 10.0\ncurvature_bound = 12.0"),
-        ("family = \"multinomial-regression\"\nclasses = 3", classes, "update = \"natural-gradient\""),
+        ("family = \"probit-regression\"\noutcome = \"y\"", BINARY, "update = \"natural-gradient\""),
         (
-            "family = \"weibull-regression\"\ntime_unit = 1.0",
-            &times.replace("lower = 0,", "lower = 0.1,"),
+            "family = \"poisson-regression\"\noutcome = \"y\"",
+            number,
+            "update = \"natural-gradient\"\nresidual_bound = 10.0\ncurvature_bound = 12.0",
+        ),
+        ("family = \"multinomial-regression\"\noutcome = \"y\"\nclasses = 3", classes, "update = \"natural-gradient\""),
+        (
+            "family = \"weibull-regression\"\ntime_unit = 1.0\noutcome = \"Surv(t, y)\"",
+            times,
             "update = \"natural-gradient\"\nresidual_bound = 1.0",
         ),
     ] {
@@ -66,7 +71,7 @@ fn updates_and_labels_of_all_kinds_can_be_rehearsed() {
 /// A visit of a million steps is not computed to tell how long it takes: a few of them are.
 #[test]
 fn of_many_steps_a_part_is_rehearsed_and_scaled_up() {
-    let logistic = "family = \"logistic-regression\"";
+    let logistic = "family = \"logistic-regression\"\noutcome = \"y\"";
     let of = |steps: u32| task(logistic, BINARY, &format!("update = \"dp-optimisation\"\nsampling_rate = 0.1\nsteps = {steps}"), "local");
     let (few, many) = (expected(&of(20), 700, false), expected(&of(1_000_000), 700, false));
     assert_eq!((few.passes, many.passes), (None, Some(200)));
@@ -82,7 +87,7 @@ fn of_many_steps_a_part_is_rehearsed_and_scaled_up() {
 
 #[test]
 fn memory_grows_with_units_only_where_they_are_in_memory() {
-    let task = task("family = \"logistic-regression\"", BINARY, "update = \"natural-gradient\"", "local");
+    let task = task("family = \"logistic-regression\"\noutcome = \"y\"", BINARY, "update = \"natural-gradient\"", "local");
     let few = expected(&task, 1_000_000, false);
     let many = expected(&task, 100_000_000, false);
     assert!(many.bytes.unwrap() > 50 * (few.bytes.unwrap() / 3), "{few:?} {many:?}");
@@ -100,7 +105,9 @@ fn what_a_broken_off_rehearsal_left_is_removed() {
     fs::create_dir(folder.path().join("kept")).unwrap();
     let site = ClientId::new("ward").unwrap();
     let place = Where { site: &site, state: folder.path(), threads: NonZeroUsize::MIN, on_disk: false };
-    rehearse(&task("family = \"logistic-regression\"", BINARY, "update = \"natural-gradient\"", "local"), 10, place).unwrap().unwrap();
+    rehearse(&task("family = \"logistic-regression\"\noutcome = \"y\"", BINARY, "update = \"natural-gradient\"", "local"), 10, place)
+        .unwrap()
+        .unwrap();
     assert!(!folder.path().join(".rehearsal-left").exists());
     assert!(folder.path().join(".rehearsal-at-work").exists() && folder.path().join("kept").exists());
 }

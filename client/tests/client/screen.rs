@@ -18,7 +18,7 @@ fn a_hospital_of_which_nothing_can_be_read_waits_for_its_operator() {
     write(&site.path("cohort.csv"), records(1, &["50,nein", "60,ja", "70,ja"]));
     let halted = site.run(&["run"]).expect(10, "this data set is halted: 3 of 4 records contribute nothing");
     assert!(halted.stderr.contains("PRIVATE: 3 of 4 records contribute nothing (75.0 %)"), "{}", halted.stderr);
-    assert!(halted.stderr.contains("3: column `died`: this is no class of the label"), "{}", halted.stderr);
+    assert!(halted.stderr.contains("3: column `died`: this is neither true nor false"), "{}", halted.stderr);
     assert!(!halted.stderr.contains("nein"), "{}", halted.stderr);
     let checked = site.run(&["check", "--offline"]).expect(10, "").stdout;
     assert!(

@@ -109,11 +109,12 @@ pub fn resolve(model: &Model, update: &Update, terms: &Terms<'_>) -> Result<Reso
 
 const COLUMNS: &str = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1.0\nupper = 1.0\ncentre = 0.0\nscale = 1.0\n\
                        [[columns]]\nname = \"b\"\nkind = \"number\"\nlower = -1.0\nupper = 1.0\ncentre = 0.0\nscale = 1.0\n";
-const CLASS: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n";
-const SEVERAL: &str = "[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]\n";
-const NUMBER: &str = "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = 0.0\nupper = 10.0\ncentre = 0.0\nscale = 1.0\n";
-const POSITIVE: &str = "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = 0.5\nupper = 10.0\ncentre = 0.0\nscale = 1.0\n";
-const TIME: &str = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 10.0 }\nevent = { column = \"y\" }\n";
+const CLASS: &str = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n";
+const SEVERAL: &str = "[[columns]]\nname = \"y\"\nkind = \"category\"\nvalues = [\"none\", \"late\", \"early\"]\n";
+const NUMBER: &str = "[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = 0.0\nupper = 10.0\ncentre = 0.0\nscale = 1.0\n";
+const POSITIVE: &str = "[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = 0.5\nupper = 10.0\ncentre = 0.0\nscale = 1.0\n";
+const TIME: &str = "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0.5\nupper = 10.0\ncentre = 0.0\nscale = 1.0\n\
+                    [[columns]]\nname = \"y\"\nkind = \"boolean\"\n";
 const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 3\nthreshold = 127\n";
 const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 5\ndocument_length = 20\n";
 
@@ -125,12 +126,10 @@ pub fn schema(records: Records, unit: PrivacyUnit) -> String {
         Records::Documents => WORDS.into(),
         Records::Images => PIXELS.into(),
         Records::Classes => format!("{CLASS}{COLUMNS}"),
-        Records::Several => format!("{SEVERAL}{COLUMNS}"),
-        Records::Ordered => format!("intercept = false\n{SEVERAL}{COLUMNS}"),
-        Records::Times => format!("intercept = false\n{TIME}{COLUMNS}"),
-        Records::Numbers => format!("{NUMBER}{COLUMNS}"),
+        Records::Several | Records::Ordered => format!("{SEVERAL}{COLUMNS}"),
+        Records::Times => format!("{TIME}{COLUMNS}"),
+        Records::Numbers | Records::Points => format!("{NUMBER}{COLUMNS}"),
         Records::Positive => format!("{POSITIVE}{COLUMNS}"),
-        Records::Points => format!("intercept = false\n{NUMBER}{COLUMNS}"),
     };
     format!("{person}{of_records}")
 }

@@ -41,6 +41,18 @@ pub enum Records {
     Images,
 }
 
+impl Records {
+    /// What is asked of them, as a line of `[model]`: outcomes are in the column `y`, times in `t`.
+    fn question(self) -> &'static str {
+        match self {
+            Self::Classes | Self::Several | Self::Numbers | Self::Positive => "outcome = \"y\"\n",
+            Self::Ordered | Self::Points => "formula = \"y ~ 0 + .\"\n",
+            Self::Times => "formula = \"Surv(t, y) ~ 0 + .\"\n",
+            Self::Documents | Self::Images => "",
+        }
+    }
+}
+
 const fn model(name: &'static str, text: &'static str, records: Records, served: &'static [&'static [&'static str]]) -> Model {
     Model { name, text, records, served, audited: true }
 }
@@ -100,7 +112,7 @@ impl Model {
     /// `[model]`.
     #[must_use]
     pub fn options(&self) -> String {
-        format!("family = \"{}\"\n{}", self.kind(), self.text)
+        format!("family = \"{}\"\n{}{}", self.kind(), self.records.question(), self.text)
     }
 
     /// Whether a task may name it with this update.

@@ -18,7 +18,8 @@ fn main() {
 
 /// The schema and a directory with the file, plain and gzip.
 fn files() -> (Schema, tempfile::TempDir, [PathBuf; 2]) {
-    let mut schema = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\">50K\"]\n[csv]\nnames = [".to_owned();
+    let mut schema =
+        "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\">50K\"]\nfalse_values = [\"<=50K\"]\n[csv]\nnames = [".to_owned();
     (0..5).for_each(|number| write!(schema, "\"n{number}\", ").unwrap());
     (0..8).for_each(|number| write!(schema, "\"c{number}\", ").unwrap());
     schema += "\"skip\", \"y\"]\n[[columns]]\nname = \"skip\"\nkind = \"ignored\"\n";
@@ -48,7 +49,7 @@ fn files() -> (Schema, tempfile::TempDir, [PathBuf; 2]) {
     let mut gzip = flate2::write::GzEncoder::new(std::fs::File::create(&paths[1]).unwrap(), flate2::Compression::default());
     gzip.write_all(text.as_bytes()).unwrap();
     gzip.finish().unwrap();
-    (Schema::parse(&schema).unwrap(), directory, paths)
+    (Schema::asking("y ~ .", &schema).unwrap(), directory, paths)
 }
 
 #[divan::bench(sample_count = 30)]

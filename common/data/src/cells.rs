@@ -1,19 +1,25 @@
-//! A record's cells as the schema reads them, and the row that a formula makes of them.
+//! A record's cells as the schema reads them, and the outcome and the row that a formula makes of them.
 
 use dp_pvi_schema::formula::{Cell, Record, RowSpace};
-use dp_pvi_schema::{ColumnKind, Schema};
+use dp_pvi_schema::public::Extra;
+use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
+
+use crate::error::{CellProblem, Fault};
 
 /// The cells of one record, one a column, and whether each had no value.
 #[derive(Default)]
 pub(crate) struct Cells {
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) filled: Vec<bool>,
+    cells: Vec<Cell>,
+    filled: Vec<bool>,
+    /// As they stand in the file: not clamped, and without what stands in.
+    found: Vec<Option<f64>>,
 }
 
 impl Cells {
     pub(crate) fn clear(&mut self) {
         self.cells.clear();
         self.filled.clear();
+        self.found.clear();
     }
 
     /// The next column's: the number in the unit of the file, or the level; none where there is no value.
@@ -27,6 +33,7 @@ impl Cells {
         };
         self.cells.push(cell);
         self.filled.push(value.is_none());
+        self.found.push(value);
     }
 
     /// Puts what follows from other cells in the places of missing numbers.
@@ -35,6 +42,40 @@ impl Cells {
             if self.filled[fill.column()] {
                 self.cells[fill.column()] = Cell::Number(fill.value(&self.cells));
             }
+        }
+    }
+}
+
+/// The outcome of a record and what belongs to it.
+///
+/// # Errors
+/// It has none: nothing stands in for a missing outcome, and a number that is not whole is no count.
+pub(crate) fn target(schema: &Schema, cells: &Cells) -> Result<(f64, Extra), Fault> {
+    let found = |part: usize| {
+        let field = schema.outcome()[part];
+        cells.found[field].ok_or(Fault { field, problem: CellProblem::Missing })
+    };
+    match &schema.label().kind {
+        LabelKind::Absent => Ok((0.0, Extra::NONE)),
+        LabelKind::Binary { .. } | LabelKind::Classes { .. } => Ok((found(0)?, Extra::NONE)),
+        LabelKind::Number { rule, whole } => match found(0)? {
+            count if *whole && count.fract() != 0.0 => Err(Fault { field: schema.outcome()[0], problem: CellProblem::NotACount }),
+            value => Ok((rule.encode(value), Extra::NONE)),
+        },
+        LabelKind::Survival(rule) => {
+            let (time, event) = (found(0)?, found(1)?);
+            // Nobody is watched beyond the range: an event there is none before it.
+            let event = event != 0.0 && time <= rule.time.upper;
+            let encoded = rule.time.encode(time);
+            let entry = match &rule.entry {
+                None => 0.0,
+                Some(part) => match (found(2)?, part.rule.encode(found(2)?)) {
+                    // Who left before they came did so also where both times lie beyond the range and are clamped to its end.
+                    (raw, clamped) if time < raw => clamped.max(encoded.next_up()),
+                    (_, clamped) => clamped,
+                },
+            };
+            Ok((encoded, Extra { event, entry, ..Extra::NONE }))
         }
     }
 }

@@ -3,7 +3,8 @@
 use dp_pvi_schema::Schema;
 
 use crate::Changed;
-use crate::encode::{CellEvent, Fate, Fault, Watch};
+use crate::encode::{CellEvent, Fate, Watch};
+use crate::error::Fault;
 
 /// The rows that were changed.
 #[derive(Default)]

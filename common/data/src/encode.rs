@@ -1,14 +1,12 @@
 //! One row through the schema: cells in, entries of the feature row and target out.
 
-use crate::cells::{Cells, Row as MadeRow};
-use crate::error::CellProblem;
+use crate::cells::{Cells, Row as MadeRow, target};
+use crate::error::{CellProblem, Fault};
 use dp_pvi_records::{CellValue, RecordView, Row};
 use dp_pvi_schema::dates::{DateRule, NoDate};
 use dp_pvi_schema::public::Extra;
 use dp_pvi_schema::text::{self, NoId};
-use dp_pvi_schema::{
-    BooleanRule, CategoryRule, CellPolicy, ColumnKind, EntryRule, LabelKind, Matching, NumberRule, Outside, Place, Schema, SurvivalRule,
-};
+use dp_pvi_schema::{BooleanRule, CategoryRule, CellPolicy, ColumnKind, Matching, NumberRule, Outside, Place, Schema};
 use std::collections::HashMap;
 
 /// What the rows are read for, and so what happens to one that the schema rejects.
@@ -54,7 +52,7 @@ pub(crate) enum CellEvent {
     Above,
     /// A number inside its range.
     Number,
-    /// A level of a category, a truth value (0, 1) or a class, from 0.
+    /// A level of a category, or a truth value (0, 1).
     Level(usize),
 }
 
@@ -83,13 +81,6 @@ pub(crate) struct Encoded {
 pub(crate) enum Fate {
     Kept,
     Dropped,
-}
-
-/// A cell that the schema rejects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Fault {
-    pub(crate) field: usize,
-    pub(crate) problem: CellProblem,
 }
 
 /// The schema, prepared for rows.
@@ -141,14 +132,9 @@ impl<'s> Encoder<'s> {
         Self { schema, purpose, form, levels: levels.collect(), tokens: tokens.collect() }
     }
 
-    /// Number of the label's first field.
-    pub(crate) fn label_field(schema: &Schema) -> usize {
-        schema.columns().len()
-    }
-
     /// Number of the unit id's field.
     pub(crate) fn unit_field(schema: &Schema) -> usize {
-        Self::label_field(schema) + schema.label().columns().count()
+        schema.columns().len()
     }
 
     /// Encodes a row. Every cell is looked at, so that a rejected one is found wherever it stands; after an error `out` holds nothing
@@ -156,14 +142,14 @@ impl<'s> Encoder<'s> {
     pub(crate) fn encode(&self, row: &impl Row, out: &mut Encoded, watch: &mut impl Watch) -> Result<Fate, Fault> {
         out.row.indices.clear();
         out.row.values.clear();
-        out.target = 0.0;
-        out.row.offset = 0.0;
-        out.extra = Extra::NONE;
+        (out.target, out.row.offset, out.extra) = (0.0, 0.0, Extra::NONE);
         out.cells.clear();
         out.dropped = None;
         let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
         for (field, column) in self.schema.columns().iter().enumerate() {
             let coded = match &column.kind {
+                // What is not known yet is not looked at.
+                _ if !self.purpose.has_labels() && self.schema.outcome().contains(&field) => Ok(Coded::Absent),
                 ColumnKind::Number(rule) => self.read(row, field, |cell| number(rule, cell, numbers, field, watch)),
                 ColumnKind::Category(rule) => {
                     self.read(row, field, |cell| category(rule, self.levels[field].as_ref(), cell, numbers.decimal, field, watch))
@@ -185,17 +171,12 @@ impl<'s> Encoder<'s> {
                 Form::Cells => out.keep(field, value, &column.kind),
             }
         }
-        if self.purpose.has_labels() {
-            let field = Self::label_field(self.schema);
-            let (field, target) = match &self.schema.label().kind {
-                LabelKind::Survival(rule) => self.survival(rule, row, field, &mut out.extra, watch)?,
-                _ => (field, self.label(row, field, watch).map_err(|problem| fault(row, field, problem))?),
-            };
-            match target {
-                Coded::Number(target) => out.target = target,
-                Coded::Drop(problem) => out.drop(row, field, problem),
-                // Nothing stands in for a label.
-                Coded::Level(_) | Coded::Absent => out.drop(row, field, CellProblem::Missing),
+        if self.form == Form::Rows && self.purpose.has_labels() {
+            match target(self.schema, &out.cells) {
+                Ok((target, extra)) => (out.target, out.extra) = (target, extra),
+                Err(fault) => {
+                    out.dropped.get_or_insert(fault);
+                }
             }
         }
         let fate = if out.dropped.is_none() { Fate::Kept } else { Fate::Dropped };
@@ -247,109 +228,6 @@ impl<'s> Encoder<'s> {
                 f(self.present(CellValue::Text(&found)))
             }
             cell => f(self.present(cell)),
-        }
-    }
-
-    /// The target, as a number.
-    fn label(&self, row: &impl Row, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
-        let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
-        let coded = self.read(row, field, |cell| self.label_of(cell, numbers, field, watch))?;
-        Ok(match (coded, &self.schema.label().kind) {
-            (Coded::Number(value), LabelKind::Number(rule)) => Coded::Number(rule.encode(value)),
-            (Coded::Level(class), _) => Coded::Number(f64::from(class)),
-            (coded, _) => coded,
-        })
-    }
-
-    fn label_of(
-        &self,
-        cell: Option<CellValue<'_>>,
-        numbers: Numbers<'_>,
-        field: usize,
-        watch: &mut impl Watch,
-    ) -> Result<Coded, CellProblem> {
-        let label = self.schema.label();
-        Ok(match &label.kind {
-            LabelKind::Number(rule) => match number(rule, cell, numbers, field, watch)? {
-                Coded::Number(count) if self.schema.has_whole_label() && count.fract() != 0.0 => {
-                    invalid(label.invalid, CellProblem::NotACount, field, watch)?
-                }
-                coded => coded,
-            },
-            // Has a rule of its own.
-            LabelKind::Survival(_) => Coded::Absent,
-            LabelKind::Absent => Coded::Number(0.0),
-            LabelKind::Classes { values } => match cell {
-                None => absent(label.missing, field, watch)?,
-                Some(cell) => match cell.with_text(|text| values.iter().position(|value| is_text(value, text))) {
-                    Some(class) => {
-                        watch.cell(field, CellEvent::Level(class));
-                        Coded::Level(class as u32)
-                    }
-                    None => invalid(label.invalid, CellProblem::NotALabel, field, watch)?,
-                },
-            },
-            LabelKind::Binary { positive, negative, strip_suffix } => match cell {
-                None => absent(label.missing, field, watch)?,
-                Some(cell) => {
-                    let class = cell.with_text(|text| {
-                        let text = match strip_suffix {
-                            Some(suffix) => text.strip_suffix(suffix.as_bytes()).unwrap_or(text),
-                            None => text,
-                        };
-                        match negative {
-                            _ if listed(positive, text) => Some(1),
-                            Some(negative) => listed(negative, text).then_some(0),
-                            // `Yes` where `yes` is listed is not just any other text.
-                            None => (!listed_in_any_case(positive, text)).then_some(0),
-                        }
-                    });
-                    match class {
-                        Some(class) => {
-                            watch.cell(field, CellEvent::Level(class));
-                            Coded::Level(class as u32)
-                        }
-                        None => invalid(label.invalid, CellProblem::NotALabel, field, watch)?,
-                    }
-                }
-            },
-        })
-    }
-
-    /// The time of a survival label, with entry and event in `extra`; where the record is dropped, the field for which it is. Fields: time, event, entry.
-    fn survival(
-        &self,
-        rule: &SurvivalRule,
-        row: &impl Row,
-        first: usize,
-        extra: &mut Extra,
-        watch: &mut impl Watch,
-    ) -> Result<(usize, Coded), Fault> {
-        let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
-        let at = |field: usize| move |problem| fault(row, field, problem);
-        let time = self.read(row, first, |cell| number(&rule.time, cell, numbers, first, watch)).map_err(at(first))?;
-        let field = first + 1;
-        let event = self.read(row, field, |cell| boolean(&rule.event, cell, field, watch)).map_err(at(field))?;
-        let field = first + 2;
-        let entry = match &rule.entry {
-            None => Coded::Number(0.0),
-            Some(EntryRule { rule, .. }) => self.read(row, field, |cell| number(rule, cell, numbers, field, watch)).map_err(at(field))?,
-        };
-        match (time, event, entry) {
-            (Coded::Number(time), Coded::Level(event), Coded::Number(entry)) => {
-                // Nobody is watched beyond the range: an event there is none before it.
-                extra.event = event == 1 && time <= rule.time.upper;
-                let encoded = rule.time.encode(time);
-                extra.entry = rule.entry.as_ref().map_or(0.0, |part| part.rule.encode(entry));
-                // Who left before they came did so also where both times lie beyond the range and are clamped to its end.
-                if rule.entry.is_some() && time < entry {
-                    extra.entry = extra.entry.max(encoded.next_up());
-                }
-                Ok((first, Coded::Number(encoded)))
-            }
-            (time @ Coded::Drop(_), ..) => Ok((first, time)),
-            (_, event @ Coded::Drop(_), _) => Ok((first + 1, event)),
-            (.., entry) => Ok((first + 2, entry)),
         }
     }
 

@@ -369,6 +369,13 @@ pub enum ImageProblem {
     TooLong,
 }
 
+/// A cell that the schema rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Fault {
+    pub(crate) field: usize,
+    pub(crate) problem: CellProblem,
+}
+
 /// Why a cell was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
@@ -411,13 +418,8 @@ pub enum CellProblem {
     /// Neither true nor false.
     #[error("this is neither true nor false; complete `true_values` and `false_values`, or set `invalid` in the schema")]
     NotBoolean,
-    /// Text that is no class of the label.
-    #[error("this is no class of the label; complete `positive` and `negative`, or set `invalid = \"drop\"` in the schema")]
-    NotALabel,
     /// A number that is not whole, of a model of counts.
-    #[error(
-        "the label is a count, and this is no whole number; correct it, or set `invalid = \"drop\"` in the schema, or use a model of numbers"
-    )]
+    #[error("the outcome is a count, and this is no whole number; correct it, or use a model of numbers")]
     NotACount,
     /// A record that belongs to nobody.
     #[error("the record has no unit id; every record needs one, so that a person's records are protected together")]

@@ -7,13 +7,12 @@ use dp_pvi_names::Hash;
 use dp_pvi_privacy::parts::{Ask, Elsewhere, SiteKey};
 use dp_pvi_privacy::stored::UnitStore;
 use dp_pvi_privacy::{SecureNoise, Units};
-use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
 use rand_core::Rng;
 
-use crate::Snapshot;
 use crate::blocks;
 use crate::error::DataError;
+use crate::{Made, Snapshot};
 
 /// Where the processes of a site find its units, and how they are asked.
 pub struct Executors<'a> {
@@ -31,15 +30,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Snapshot::units`].
-    pub fn units_elsewhere(&self, schema: &Schema, file: File, executors: Executors<'_>) -> Result<Units<RecordTable>, DataError> {
-        let cache = self.held.cache(schema, file)?;
+    pub fn units_elsewhere(&self, schema: &Schema, file: File, executors: Executors<'_>) -> Result<Made, DataError> {
+        let (cache, omitted) = self.held.cache(schema, file)?;
         let mut name = Hash::default();
         let none = |none| DataError::Cache { source: std::io::Error::other(none) };
         SecureNoise::fresh().map_err(none)?.fill_bytes(&mut name.0);
         let folder = blocks::folder_of(executors.folder, name);
         let ask = (executors.ask)(&folder);
         blocks::write(&cache, blocks::Length::of(schema), &folder, &executors.key, name)?;
-        Ok(Units::elsewhere(Elsewhere::new(cache.len(), name, executors.key, ask)))
+        let units = Units::elsewhere(Elsewhere::new(cache.len(), name, executors.key, ask));
+        Ok(Made { units, omitted })
     }
 }
 

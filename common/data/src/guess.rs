@@ -164,7 +164,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const SCHEMA: &str = "other_columns = \"ignore\"\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"ja\"]
+    const SCHEMA: &str =
+        "other_columns = \"ignore\"\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"ja\"]\nfalse_values = [\"nein\"]
 [[columns]]\nname = \"crp\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1
 [[columns]]\nname = \"seen\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n";
 
@@ -172,7 +173,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.csv");
         std::fs::write(&path, bytes).unwrap();
-        guess(&Schema::parse(SCHEMA).unwrap(), &[path]).unwrap()
+        guess(&Schema::asking("y ~ .", SCHEMA).unwrap(), &[path]).unwrap()
     }
 
     #[test]

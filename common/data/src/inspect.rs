@@ -2,8 +2,8 @@
 
 use crate::assemble::Assembled;
 use crate::distinct::{Shared, read_files};
-use crate::encode::{CellEvent, Encoded, Encoder, Fate, Fault, Form, Purpose, Watch};
-use crate::error::{DataError, RowProblem};
+use crate::encode::{CellEvent, Encoded, Encoder, Fate, Form, Purpose, Watch};
+use crate::error::{DataError, Fault, RowProblem};
 use crate::near::{Near, Place};
 use crate::screen::{Reasons, Screen};
 use crate::source::{Reading, RecordFile, RowError, Sink, field_name};
@@ -46,11 +46,11 @@ pub struct Inspection {
     pub unwatched: Unwatched,
     /// Most records of one unit.
     pub largest_unit: u64,
-    /// Feature columns in the order of the schema, then the label.
+    /// The columns in the order of the schema.
     pub columns: Vec<ColumnReport>,
     /// Coefficients of a formula, with the number of records whose entry is not 0; empty without a formula.
     pub entries: Vec<(String, u64)>,
-    /// R.
+    /// R; infinite without a formula, where there are no rows.
     pub norm_bound: f64,
     /// Kept records by their norm before scaling: ten bars of equal width from 0 to R, then those above R, which are scaled down.
     pub norms: Vec<u64>,
@@ -94,7 +94,7 @@ pub struct Rejection {
 pub struct ColumnReport {
     /// Name in the schema.
     pub name: String,
-    /// `number`, `category`, `boolean`, `label`.
+    /// `number`, `category`, `boolean`.
     pub kind: &'static str,
     /// What happened to its cells.
     pub counts: FieldCounts,
@@ -193,20 +193,6 @@ struct Person {
     first: Place,
 }
 
-/// Levels of every field of the label; a number has none.
-fn label_fields(schema: &Schema) -> Vec<Vec<String>> {
-    let truth = |names: [&str; 2]| names.map(str::to_owned).to_vec();
-    match &schema.label().kind {
-        LabelKind::Binary { .. } => vec![truth(["0", "1"])],
-        LabelKind::Classes { values } => vec![values.clone()],
-        LabelKind::Number(_) | LabelKind::Absent => vec![Vec::new()],
-        LabelKind::Survival(rule) => {
-            let entry = rule.entry.iter().map(|_| Vec::new());
-            [Vec::new(), truth(["false", "true"])].into_iter().chain(entry).collect()
-        }
-    }
-}
-
 /// Counts per field.
 struct Tally {
     counts: Vec<FieldCounts>,
@@ -221,8 +207,7 @@ struct Tally {
 
 impl<'s> Counter<'s> {
     fn new(schema: &'s Schema) -> Self {
-        let mut levels: Vec<Vec<u64>> = schema.columns().iter().map(|column| vec![0; level_count(&column.kind)]).collect();
-        levels.extend(label_fields(schema).iter().map(|names| vec![0; names.len()]));
+        let levels: Vec<Vec<u64>> = schema.columns().iter().map(|column| vec![0; level_count(&column.kind)]).collect();
         let tally = Tally {
             counts: vec![FieldCounts::default(); levels.len()],
             levels,
@@ -272,7 +257,7 @@ impl<'s> Counter<'s> {
 
     fn finish(self) -> Inspection {
         let columns = self.schema.columns().iter().enumerate().filter(|(_, column)| column.kind != ColumnKind::Ignored);
-        let mut reports: Vec<_> = columns
+        let reports: Vec<_> = columns
             .map(|(field, column)| {
                 let (kind, names) = match &column.kind {
                     ColumnKind::Category(rule) => ("category", rule.values.clone()),
@@ -282,9 +267,6 @@ impl<'s> Counter<'s> {
                 self.tally.report(field, column.name.clone(), kind, names)
             })
             .collect();
-        let parts = self.schema.label().columns().zip(label_fields(self.schema)).enumerate();
-        let first = Encoder::label_field(self.schema);
-        reports.extend(parts.map(|(part, (column, names))| self.tally.report(first + part, column.to_owned(), "label", names)));
         let grouped = self.schema.unit_column().is_some();
         Inspection {
             screen: self.reasons.screen(self.schema, self.records),
@@ -301,7 +283,7 @@ impl<'s> Counter<'s> {
             largest_unit: if grouped { self.persons.values().map(|person| person.records).max().unwrap_or(0) } else { 1 },
             columns: reports,
             entries: self.schema.coefficient_names().into_iter().zip(self.tally.filled).collect(),
-            norm_bound: self.tally.bound,
+            norm_bound: if self.schema.design().is_some() { self.tally.bound } else { f64::INFINITY },
             norms: self.tally.norms,
         }
     }
@@ -324,6 +306,8 @@ impl Sink for Counter<'_> {
         let person = if self.schema.unit_column().is_some() { self.person(row) } else { Ok(()) };
         match fate.and_then(|fate| person.map(|()| fate)) {
             Ok(Fate::Kept) if matches!(self.schema.label().kind, LabelKind::Survival(_)) => self.unwatched.note(self.encoded.view()),
+            // Without a formula a record is held as its cells.
+            Ok(Fate::Kept) if self.schema.design().is_none() => self.tally.entries += self.schema.columns().len() as u64,
             Ok(Fate::Kept) => {}
             Ok(Fate::Dropped) => {
                 self.dropped += 1;
@@ -403,6 +387,22 @@ impl Inspection {
         })
     }
 
+    fn print_norms(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f)?;
+        writeln!(f, "norms of the rows, R = {:.4}; {:.3} % are longer and scaled down to R", self.norm_bound, 100.0 * self.scaled_share())?;
+        let most = self.norms.iter().copied().max().unwrap_or(0).max(1);
+        for (bin, &rows) in self.norms.iter().enumerate() {
+            let from = self.norm_bound * bin as f64 / NORM_BINS as f64;
+            let bar = "#".repeat((rows * 40).div_ceil(most) as usize);
+            if bin < NORM_BINS {
+                writeln!(f, "  {from:8.3} to {:8.3}  {rows:>9}  {bar}", self.norm_bound * (bin + 1) as f64 / NORM_BINS as f64)?;
+            } else {
+                writeln!(f, "  above R              {rows:>9}  {bar}")?;
+            }
+        }
+        Ok(())
+    }
+
     /// Share of the kept records that are scaled down to R.
     #[must_use]
     pub fn scaled_share(&self) -> f64 {
@@ -472,17 +472,8 @@ impl fmt::Display for Inspection {
             writeln!(f, "\n{:width$}  {:>9}", "coefficient", "not zero")?;
             self.entries.iter().try_for_each(|(name, records)| writeln!(f, "{name:width$}  {records:>9}"))?;
         }
-        writeln!(f)?;
-        writeln!(f, "norms of the rows, R = {:.4}; {:.3} % are longer and scaled down to R", self.norm_bound, 100.0 * self.scaled_share())?;
-        let most = self.norms.iter().copied().max().unwrap_or(0).max(1);
-        for (bin, &rows) in self.norms.iter().enumerate() {
-            let from = self.norm_bound * bin as f64 / NORM_BINS as f64;
-            let bar = "#".repeat((rows * 40).div_ceil(most) as usize);
-            if bin < NORM_BINS {
-                writeln!(f, "  {from:8.3} to {:8.3}  {rows:>9}  {bar}", self.norm_bound * (bin + 1) as f64 / NORM_BINS as f64)?;
-            } else {
-                writeln!(f, "  above R              {rows:>9}  {bar}")?;
-            }
+        if self.norm_bound.is_finite() {
+            self.print_norms(f)?;
         }
         let Unwatched { events, nothing, reversed } = self.unwatched;
         if events + nothing + reversed > 0 {

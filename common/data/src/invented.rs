@@ -40,7 +40,9 @@ fn outcome(schema: &Schema, number: u64, share: f64) -> (f64, Extra) {
     match &schema.label().kind {
         LabelKind::Binary { .. } => ((number % 2) as f64, Extra::NONE),
         LabelKind::Classes { values } => ((number % values.len().max(1) as u64) as f64, Extra::NONE),
-        LabelKind::Number(rule) => (rule.encode((rule.lower + share * (rule.upper - rule.lower)).floor().max(rule.lower)), Extra::NONE),
+        LabelKind::Number { rule, .. } => {
+            (rule.encode((rule.lower + share * (rule.upper - rule.lower)).floor().max(rule.lower)), Extra::NONE)
+        }
         LabelKind::Survival(rule) => {
             let time = rule.time.lower + (0.1 + 0.9 * share) * (rule.time.upper - rule.time.lower);
             (time, Extra { event: number.is_multiple_of(2), ..Extra::NONE })
@@ -56,8 +58,9 @@ mod tests {
 
     #[test]
     fn invented_records_are_as_large_as_the_schema_allows_and_no_larger() {
-        let schema = Schema::parse(
-            "version = 2\nnorm_bound = 2.0\n[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"p\", \"q\", \"r\"]\n\
+        let schema = Schema::asking(
+            "y ~ .",
+            "version = 2\nnorm_bound = 2.0\n[[columns]]\nname = \"y\"\nkind = \"category\"\nvalues = [\"p\", \"q\", \"r\"]\n\
              [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n\
              [[columns]]\nname = \"b\"\nkind = \"category\"\nvalues = [\"x\", \"y\", \"z\", \"w\"]\n",
         )

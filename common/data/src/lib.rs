@@ -85,7 +85,7 @@ pub use guess::{Guess, guess};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, Unwatched, inspect};
 pub use near::{Near, Place};
 pub use public::{LEDGER_APPLICATION_ID, PublicCells, load_public, select_public};
-pub use rows::{MOST_FORMULA_ENTRIES, Made, fits};
+pub use rows::{MOST_FORMULA_ENTRIES, Made, Omitted, fits};
 pub use screen::{Nothing, Screen};
 
 use assemble::{Assembled, Assembler, Predicted};
@@ -122,10 +122,13 @@ impl Snapshot {
     /// [`DataError::Cache`]: the disk is full; [`DataError::Unread`]; [`DataError::Table`]: more than a table holds.
     pub fn units(&self, schema: &Schema, slots: Option<u64>, file: Option<File>) -> Result<Made, DataError> {
         Ok(match file {
-            Some(file) => Made { units: Units::stored(Box::new(OfMany(self.held.cache(schema, file)?))), left_out: 0 },
+            Some(file) => {
+                let (cache, omitted) = self.held.cache(schema, file)?;
+                Made { units: Units::stored(Box::new(OfMany(cache))), omitted }
+            }
             None => {
-                let (table, left_out) = self.held.table(schema, slots)?;
-                Made { units: Units::new(table), left_out }
+                let (table, omitted) = self.held.table(schema, slots)?;
+                Made { units: Units::new(table), omitted }
             }
         })
     }

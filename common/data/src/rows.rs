@@ -13,8 +13,8 @@ use dp_pvi_schema::public::Extra;
 use dp_pvi_schema::{LabelKind, Schema};
 
 use crate::cache::{Cache, Place, Writer};
-use crate::cells::{Cells, Row};
-use crate::error::DataError;
+use crate::cells::{Cells, Row, target};
+use crate::error::{CellProblem, DataError, Fault};
 
 /// Units that are read at once of those that are not in memory.
 const WINDOW: usize = 1 << 12;
@@ -39,8 +39,18 @@ pub(crate) enum Held {
 pub struct Made {
     /// Behind the release gate.
     pub units: dp_pvi_privacy::Units<RecordTable>,
-    /// Records that contribute nothing to this task: of units with more entries than are held of one, counts that are not whole, times that end before they begin. For the
-    /// people at the site.
+    /// Its records that contribute nothing.
+    pub omitted: Omitted,
+}
+
+/// Records that contribute nothing to a task, counted for the people at the site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Omitted {
+    /// Without an outcome.
+    pub without_outcome: u64,
+    /// Watched for no time: their time is that of their entry.
+    pub unwatched: u64,
+    /// Counts that are not whole, times that end before they begin, and records of units with more entries than are held of one.
     pub left_out: u64,
 }
 
@@ -73,7 +83,7 @@ struct Maker<'s> {
     schema: &'s Schema,
     place: Place,
     room: Option<u64>,
-    left_out: u64,
+    omitted: Omitted,
     cells: Cells,
     row: Row,
     /// The records of a unit: their entries so far, and what they have beside them.
@@ -91,7 +101,7 @@ impl<'s> Maker<'s> {
             None => (Place::Memory(RecordTable::builder(dimension)), room(schema, slots)),
         };
         let (cells, row) = (Cells::default(), Row::default());
-        Self { schema, place, room, left_out: 0, cells, row, indices: Vec::new(), values: Vec::new(), records: Vec::new() }
+        Self { schema, place, room, omitted: Omitted::default(), cells, row, indices: Vec::new(), values: Vec::new(), records: Vec::new() }
     }
 
     /// Reads a record's cells.
@@ -111,7 +121,9 @@ impl<'s> Maker<'s> {
     }
 
     fn take(&mut self, table: &RecordTable) -> Result<(), DataError> {
+        let is_survival = matches!(self.schema.label().kind, LabelKind::Survival(_));
         for unit in 0..table.len() {
+            let before = self.omitted;
             self.indices.clear();
             self.values.clear();
             self.records.clear();
@@ -119,23 +131,37 @@ impl<'s> Maker<'s> {
                 if self.is_full() {
                     break;
                 }
-                // A function of the record alone.
-                if !is_counted(self.schema, record) {
-                    self.left_out += 1;
-                    continue;
-                }
                 self.open(record);
+                // Each a function of the record alone.
+                let (target, extra) = match target(self.schema, &self.cells) {
+                    Ok((time, extra)) if is_survival && extra.entry > time => {
+                        self.omitted.left_out += 1;
+                        continue;
+                    }
+                    Ok((time, extra)) => {
+                        self.omitted.unwatched += u64::from(is_survival && extra.entry >= time);
+                        (time, extra)
+                    }
+                    Err(Fault { problem: CellProblem::NotACount, .. }) => {
+                        self.omitted.left_out += 1;
+                        continue;
+                    }
+                    Err(_) => {
+                        self.omitted.without_outcome += 1;
+                        continue;
+                    }
+                };
                 self.row.make(self.schema, &mut self.cells);
                 self.indices.extend_from_slice(&self.row.indices);
                 self.values.extend_from_slice(&self.row.values);
-                let extra = Extra { weight: self.row.weight, ..record.extra };
-                self.records.push((self.indices.len(), record.target, self.row.offset, extra));
+                let extra = Extra { weight: self.row.weight, ..extra };
+                self.records.push((self.indices.len(), target, self.row.offset, extra));
             }
             self.place.start_unit();
             self.place.holds()?;
             // No word of other units, nor of how many there are: see "Surplus under add-remove" in `layouts.md`.
             if self.is_full() {
-                self.left_out += table.unit(unit).records().count() as u64;
+                self.omitted = Omitted { left_out: before.left_out + table.unit(unit).records().count() as u64, ..before };
                 continue;
             }
             let mut start = 0;
@@ -147,12 +173,6 @@ impl<'s> Maker<'s> {
         }
         Ok(())
     }
-}
-
-/// Whether a record's label is one that the task can use: a whole number, where counts are asked for, and no time that ends before it begins.
-fn is_counted(schema: &Schema, record: RecordView<'_>) -> bool {
-    let is_whole = !schema.has_whole_label() || record.target.fract() == 0.0;
-    is_whole && !(matches!(schema.label().kind, LabelKind::Survival(_)) && record.extra.entry > record.target)
 }
 
 impl Held {
@@ -186,11 +206,11 @@ impl Held {
         }
     }
 
-    /// The units in memory, and how many records have no room in it.
-    pub(crate) fn table(&self, schema: &Schema, slots: Option<u64>) -> Result<(RecordTable, u64), DataError> {
+    /// The units in memory, and the records that are none of theirs.
+    pub(crate) fn table(&self, schema: &Schema, slots: Option<u64>) -> Result<(RecordTable, Omitted), DataError> {
         match self {
-            Self::Rows(table) => return Ok((table.clone(), 0)),
-            Self::Kept(cache) => return Ok((cache.whole()?, 0)),
+            Self::Rows(table) => return Ok((table.clone(), Omitted::default())),
+            Self::Kept(cache) => return Ok((cache.whole()?, Omitted::default())),
             Self::Memory(_) | Self::Disk(_) => {}
         }
         let mut maker = Maker::new(schema, slots, None);
@@ -199,20 +219,20 @@ impl Held {
             Place::Memory(table) => table.finish(),
             Place::Disk(writer) => writer.finish()?.whole()?,
         };
-        Ok((table, maker.left_out))
+        Ok((table, maker.omitted))
     }
 
-    /// The units in a private file.
-    pub(crate) fn cache(&self, schema: &Schema, file: File) -> Result<Arc<Cache>, DataError> {
+    /// The same in a private file.
+    pub(crate) fn cache(&self, schema: &Schema, file: File) -> Result<(Arc<Cache>, Omitted), DataError> {
         match self {
-            Self::Rows(table) => return Cache::of(table, file).map(Arc::new),
-            Self::Kept(cache) => return Ok(Arc::clone(cache)),
+            Self::Rows(table) => return Ok((Arc::new(Cache::of(table, file)?), Omitted::default())),
+            Self::Kept(cache) => return Ok((Arc::clone(cache), Omitted::default())),
             Self::Memory(_) | Self::Disk(_) => {}
         }
         let mut maker = Maker::new(schema, None, Some(file));
         self.give(&mut maker)?;
         match maker.place {
-            Place::Disk(writer) => writer.finish().map(Arc::new),
+            Place::Disk(writer) => Ok((Arc::new(writer.finish()?), maker.omitted)),
             Place::Memory(table) => unreachable!("rows of {} entries that go into a file are not in memory", table.finish().dimension()),
         }
     }
@@ -233,7 +253,7 @@ mod tests {
     fn made(rows: &str, unit_column: bool, room: u64) -> (RecordTable, u64) {
         let head = if unit_column { "unit_column = \"patient\"\n" } else { "other_columns = \"ignore\"\n" };
         let text = format!(
-            "{head}[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
+            "{head}[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
              centre = 0\nscale = 1\n"
         );
         let schema = Schema::parse(&text).unwrap().with_formula("y ~ x", &[]).unwrap();
@@ -245,7 +265,7 @@ mod tests {
         maker.room = Some(room);
         read.held.give(&mut maker).unwrap();
         let Place::Memory(table) = maker.place else { panic!("in memory") };
-        (table.finish(), maker.left_out)
+        (table.finish(), maker.omitted.left_out)
     }
 
     /// The site's own people hear of it; a file without a formula leaves nothing out so.

@@ -5,8 +5,7 @@ use std::fmt;
 
 use dp_pvi_schema::Schema;
 
-use crate::encode::Fault;
-use crate::error::CellProblem;
+use crate::error::{CellProblem, Fault};
 use crate::source::field_name;
 
 /// How many of a site's records contribute nothing to any sum, and why. For the people at the site alone: the counts are as private as the records.

@@ -1,7 +1,7 @@
 //! Tables in order: which format a file has, which columns of a table the schema means, and where an error stands.
 
-use crate::encode::{Encoder, Fault, Purpose};
-use crate::error::DataError;
+use crate::encode::Purpose;
+use crate::error::{DataError, Fault};
 use dp_pvi_records::{LineProblem, RecordError, Row, Source, Visitor};
 use dp_pvi_schema::{Blanks, ColumnKind, OtherColumns, Schema, text};
 use std::collections::HashSet;
@@ -279,21 +279,16 @@ impl Reading<'_> {
     }
 }
 
-/// The name of a field: a column, the label's columns, or the unit column (empty where the schema has none).
+/// The name of a field: a column, or the unit column (empty where the schema has none).
 pub(crate) fn field_name(schema: &Schema, field: usize) -> &str {
-    match schema.columns().get(field) {
-        Some(column) => &column.name,
-        None => {
-            let of_label = schema.label().columns().nth(field - Encoder::label_field(schema));
-            of_label.or(schema.unit_column()).unwrap_or_default()
-        }
-    }
+    schema.columns().get(field).map_or_else(|| schema.unit_column().unwrap_or_default(), |column| &column.name)
 }
 
 /// Which fields are looked at.
 fn needed_fields(schema: &Schema, purpose: Purpose) -> Vec<bool> {
-    let mut needed: Vec<bool> = schema.columns().iter().map(|column| column.kind != ColumnKind::Ignored).collect();
-    needed.extend(schema.label().columns().map(|_| purpose.has_labels()));
+    let is_known = |position: usize| purpose.has_labels() || !schema.outcome().contains(&position);
+    let columns = schema.columns().iter().enumerate();
+    let mut needed: Vec<bool> = columns.map(|(position, column)| column.kind != ColumnKind::Ignored && is_known(position)).collect();
     if schema.unit_column().is_some() {
         needed.push(purpose.has_labels());
     }

@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (data, snapshots) = (Path::new(data), Path::new(snapshots));
     let text = fs::read_to_string(data.join("schema.toml"))?;
-    let (schema, files) = (Schema::parse(&text)?, [data.join("hospital-1.parquet")]);
+    let (schema, files) = (Schema::asking("cardiac_event ~ .", &text)?, [data.join("hospital-1.parquet")]);
     let site_key = site_key(Path::new(key))?;
     let processors = Processors { cluster: processes.to_vec() };
 
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let task = task(&text)?;
     let mut released = Vec::new();
     for turn in 1..=TURNS {
-        for (name, units) in [("one process", &here), ("cluster", &blocks)] {
+        for (name, units) in [("one process", &here), ("cluster", &blocks.units)] {
             let (began, cpu) = (Instant::now(), processors.all()?);
             released.push(visit(&task, units)?);
             let (seconds, cpu) = (began.elapsed().as_secs_f64(), processors.all()? - cpu);
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn task(schema: &str) -> Result<ResolvedTask, Box<dyn Error>> {
-    let text = "[model]\nfamily = \"logistic-regression\"\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n\
+    let text = "[model]\nfamily = \"logistic-regression\"\noutcome = \"cardiac_event\"\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n\
                 update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-9\ntrust = \"local\"\n\
                 max_units = 200000000\n";
     let context = ResolveContext { name: "scale", update_deadline_seconds: 60, min_sites: 1, expected_sites: 1 };

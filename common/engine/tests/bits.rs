@@ -39,11 +39,6 @@ const SCHEMA: &str = r#"
 version = 2
 norm_bound = 2.0
 unit_column = "person"
-[label]
-column = "y"
-kind = "binary"
-positive = ["1"]
-negative = ["0"]
 [[columns]]
 name = "a"
 kind = "number"
@@ -58,11 +53,17 @@ lower = -1
 upper = 1
 centre = 0
 scale = 1
+[[columns]]
+name = "y"
+kind = "boolean"
+true_values = ["1"]
+false_values = ["0"]
 "#;
 
 const TASK: &str = r#"
 [model]
 family = "logistic-regression"
+outcome = "y"
 approximation = "full-covariance"
 [schema]
 file = "schema.toml"
@@ -132,15 +133,15 @@ fn asked(task: &ResolvedTask, visit: u32, units: &Units<RecordTable>) -> Result<
 fn here(folder: &Path, persons: u64) -> Units<RecordTable> {
     let file = folder.join(format!("{persons}.csv"));
     fs::write(&file, csv(persons)).unwrap();
-    let schema = Schema::parse(SCHEMA).unwrap();
+    let schema = Schema::asking("y ~ .", SCHEMA).unwrap();
     load_for_run(&schema, &[file], &[0; 32]).unwrap().units(&schema, None, None).unwrap().units
 }
 
 fn elsewhere(folder: &Path, persons: u64, key: SiteKey, ask: &dyn Fn(&Path) -> Box<dyn Ask>) -> Units<RecordTable> {
     let file = folder.join(format!("{persons}.csv"));
     let executors = Executors { folder, key, ask };
-    let schema = Schema::parse(SCHEMA).unwrap();
-    load_for_run(&schema, &[file], &[0; 32]).unwrap().units_elsewhere(&schema, tempfile::tempfile().unwrap(), executors).unwrap()
+    let schema = Schema::asking("y ~ .", SCHEMA).unwrap();
+    load_for_run(&schema, &[file], &[0; 32]).unwrap().units_elsewhere(&schema, tempfile::tempfile().unwrap(), executors).unwrap().units
 }
 
 fn answers(mut list: &[u8]) -> Vec<Vec<u8>> {

@@ -53,7 +53,7 @@ impl Parameters {
         Self(Form::Rows { features, before, after, intercept })
     }
 
-    /// The coefficients of a row once for every class that the schema's label lists but the first, class by class.
+    /// The coefficients of a row once for every class that the outcome's column lists but the first, class by class.
     #[must_use]
     pub fn of_classes(features: u32, classes: u32) -> Self {
         Self(Form::Classes { features, copies: classes.saturating_sub(1).max(1) })
@@ -65,7 +65,7 @@ impl Parameters {
         Self(Form::Whole { count, columns: false })
     }
 
-    /// So many numbers, the first of which results list under the names of the columns.
+    /// So many numbers, the first of which results list under the names of the columns. The intercept of a formula is none of the columns.
     #[must_use]
     pub fn from_columns(count: u32) -> Self {
         Self(Form::Whole { count, columns: true })
@@ -93,7 +93,11 @@ impl Parameters {
     /// Whether the intercept of a formula is a coefficient.
     #[must_use]
     pub fn has_intercept(&self) -> bool {
-        if let Form::Rows { intercept, .. } = &self.0 { *intercept } else { true }
+        match &self.0 {
+            Form::Rows { intercept, .. } => *intercept,
+            Form::Classes { .. } => true,
+            Form::Whole { columns, .. } => !columns,
+        }
     }
 
     /// The prior of all parameters, from that of the entries of a row; `spec` for every parameter where they are not those of rows.

@@ -174,4 +174,10 @@ impl dyn ModelRules + '_ {
     pub fn has_intercept(&self) -> bool {
         self.parameters(1).has_intercept()
     }
+
+    /// Whether it predicts something: a column that the task's formula names before `~`.
+    #[must_use]
+    pub fn has_outcome(&self) -> bool {
+        !matches!(self.response().kind, ResponseKind::Row)
+    }
 }

@@ -270,8 +270,10 @@ impl Shape {
 
     /// A resolved task with the variant's options and otherwise all defaults.
     fn task(&self, variant: &str) -> ResolvedTask {
-        let mut schema =
-            format!("norm_bound = {}\nintercept = true\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n", self.norm_bound);
+        let mut schema = format!(
+            "norm_bound = {}\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n",
+            self.norm_bound
+        );
         for (i, &levels) in self.categories.iter().enumerate() {
             let values: Vec<String> = (0..levels).map(|level| format!("\"{level}\"")).collect();
             schema += &format!("[[columns]]\nname = \"c{i}\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n", values.join(", "));
@@ -286,7 +288,7 @@ impl Shape {
         };
         let relation = if variant.contains("# add-remove") { "add-remove" } else { "replace-one" };
         let text = format!(
-            "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
+            "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
              [privacy]\nunit = \"record\"\nadjacency = \"{relation}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let sites = u32::try_from(self.sites).expect("few sites");

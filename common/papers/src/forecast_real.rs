@@ -18,24 +18,24 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordView;
 use dp_pvi_results::forecast::{Effort, Forecast, forecast};
-use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
+use dp_pvi_schema::{ColumnKind, Schema};
 use toml::Value;
 
 /// The schema with what a register over the same population would publish.
-fn published(text: &str, files: &[PathBuf]) -> String {
+fn published(outcome: &str, text: &str, files: &[PathBuf]) -> String {
     // Rows that are not shortened, and an entry for every level.
     let mut table: toml::Table = text.parse().unwrap();
     table.remove("norm_bound");
     table.remove("version");
-    let records = load(&table.to_string(), files);
-    let full = Schema::parse(&table.to_string()).unwrap();
+    let records = load(outcome, &table.to_string(), files);
+    let full = Schema::asking(&format!("{outcome} ~ ."), &table.to_string()).unwrap();
     let count = records.len() as f64;
     let mut table: toml::Table = text.parse().unwrap();
-    let label = |record: RecordView<'_>| record.target;
     let mean = |of: &dyn Fn(RecordView<'_>) -> f64| records.records().map(of).sum::<f64>() / count;
     let entry = |record: RecordView<'_>, at: u32| record.indices.iter().position(|&j| j == at).map_or(0.0, |k| record.values[k]);
     for ((position, column), raw) in full.columns().iter().enumerate().zip(table["columns"].as_array_mut().unwrap()) {
         let first = full.design().unwrap().only_place(position).unwrap_or_default();
+        let is_outcome = full.outcome().contains(&position);
         let raw = raw.as_table_mut().unwrap();
         match &column.kind {
             ColumnKind::Ignored => continue,
@@ -47,7 +47,7 @@ fn published(text: &str, files: &[PathBuf]) -> String {
                 raw.insert("sd".into(), Value::Float(sd));
             }
             ColumnKind::Boolean(_) => {
-                raw.insert("share".into(), Value::Float(mean(&|record| entry(record, first))));
+                raw.insert("share".into(), Value::Float(mean(&|record| if is_outcome { record.target } else { entry(record, first) })));
             }
             ColumnKind::Category(rule) => {
                 let share = |level: u32| Value::Float(mean(&|record| entry(record, first + level)));
@@ -56,17 +56,12 @@ fn published(text: &str, files: &[PathBuf]) -> String {
         }
         raw.insert("source".into(), Value::String("the same population".into()));
     }
-    if let LabelKind::Binary { .. } = full.label().kind {
-        let raw = table["label"].as_table_mut().unwrap();
-        raw.insert("share".into(), Value::Float(mean(&label)));
-        raw.insert("source".into(), Value::String("the same population".into()));
-    }
     table.to_string()
 }
 
-fn task(schema: &str, approximation: &str, epsilon: f64, sites: u32) -> ResolvedTask {
+fn task(outcome: &str, schema: &str, approximation: &str, epsilon: f64, sites: u32) -> ResolvedTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 10\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"{outcome}\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 10\n\
          update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "forecast", update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };
@@ -87,15 +82,15 @@ pub fn main(arguments: Vec<String>) {
         .filter(|set| set.name.contains(only))
     {
         let files: Vec<PathBuf> = set.files.iter().map(|file| data.join(file)).collect();
-        let records = load(&set.schema, &files);
-        let known = published(&set.schema, &files);
+        let records = load(set.outcome, &set.schema, &files);
+        let known = published(set.outcome, &set.schema, &files);
         for sites in [1_u32, 5] {
             for epsilon in [0.5, 1.0, 4.0] {
-                let own = task(&set.schema, "full-covariance", epsilon, sites);
+                let own = task(set.outcome, &set.schema, "full-covariance", epsilon, sites);
                 let units = vec![(records.len() - records.len() / 5) as u64 / u64::from(sites); sites as usize];
                 let forecast_of = |task: &ResolvedTask| -> Forecast { forecast(task, &units, Effort::of(task, units.len())).unwrap() };
                 let drawn = forecast_of(&own);
-                let informed = forecast_of(&task(&known, "full-covariance", epsilon, sites));
+                let informed = forecast_of(&task(set.outcome, &known, "full-covariance", epsilon, sites));
                 let mut tally = Tally::default();
                 for seed in 1..=runs {
                     let (held_out, tables) = split(&records, sites as usize, seed);

@@ -27,9 +27,9 @@ const SITES: usize = 5;
 /// Regressions of a set: as sites protect their records, or the sum of all.
 fn task(set: &Set, epsilon: f64, sites: usize, prior_scale: f64) -> ResolvedTask {
     let text = format!(
-        "[model]\n{}\nprior_scale = {prior_scale}\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\n\
+        "[model]\noutcome = \"{}\"\n{}\nprior_scale = {prior_scale}\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\n\
          update = \"natural-gradient\"\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
-        set.model, set.bounds
+        set.outcome, set.model, set.bounds
     );
     let sites = u32::try_from(sites).unwrap();
     let context = ResolveContext { name: "real", update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };
@@ -79,7 +79,7 @@ pub fn main(arguments: Vec<String>) {
     let only = std::env::var("ONLY").unwrap_or_default();
     for set in sets().into_iter().filter(|set| set.name.contains(&only)) {
         let files: Vec<PathBuf> = set.files.iter().map(|file| data.join(file)).collect();
-        let records = load(&set.schema, &files);
+        let records = load(set.outcome, &set.schema, &files);
         for (words, divided) in [("local", SITES), ("aggregated", 1)] {
             for epsilon in [0.5, 1.0, 4.0, 20.0] {
                 let task = task(&set, epsilon, divided, prior_scale);

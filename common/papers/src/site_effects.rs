@@ -31,8 +31,8 @@ fn names() -> Vec<String> {
 fn task(formula: &str, local: bool, epsilon: f64) -> ResolvedTask {
     let schema = format!(
         "version = 2\n[[columns]]\nname = \"treated\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -3.0\n\
-         upper = 3.0\ncentre = 0.0\nscale = 1.0\n[[columns]]\nname = \"hospital\"\nkind = \"category\"\nvalues = {:?}\n[label]\ncolumn = \"y\"\nkind = \"binary\"\n\
-         positive = [\"1\"]\n",
+         upper = 3.0\ncentre = 0.0\nscale = 1.0\n[[columns]]\nname = \"hospital\"\nkind = \"category\"\nvalues = {:?}\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\n\
+         true_values = [\"1\"]\nfalse_values = [\"0\"]\n",
         names()
     );
     let sites = if formula.contains("site") { format!("sites = {:?}\n", names()) } else { String::new() };

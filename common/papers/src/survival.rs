@@ -27,7 +27,7 @@ const CUTS: [f64; 5] = [0.0, 6.0, 18.0, 36.0, 60.0];
 const HAZARDS: [f64; 4] = [0.03, 0.02, 0.012, 0.012];
 const RATIOS: [f64; 4] = [-0.5, 0.45, 0.5, 1.1];
 const NAMES: [&str; 4] = ["treated", "age, 15 years more", "stage II", "stage III"];
-const SCHEMA: &str = "version = 2\n[label]\nkind = \"survival\"\ntime = { column = \"months\", lower = 0, upper = 60 }\nevent = { column = \"died\" }\n\
+const SCHEMA: &str = "version = 2\n[[columns]]\nname = \"months\"\nkind = \"number\"\nlower = 0\nupper = 60\ncentre = 0\nscale = 1\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\n\
     [[columns]]\nname = \"treated\"\nkind = \"boolean\"\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 30\nupper = 90\ncentre = 60\nscale = 15\n\
     [[columns]]\nname = \"stage\"\nkind = \"category\"\nvalues = [\"I\", \"II\", \"III\"]\n";
 

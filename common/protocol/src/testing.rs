@@ -20,11 +20,6 @@ use crate::sum::Accumulator;
 use crate::time::Timestamp;
 
 const SCHEMA: &str = r#"
-[label]
-column = "y"
-kind = "binary"
-positive = ["1"]
-
 [[columns]]
 name = "a"
 kind = "number"
@@ -32,6 +27,11 @@ lower = -1
 upper = 1
 centre = 0
 scale = 1
+[[columns]]
+name = "y"
+kind = "boolean"
+true_values = ["1"]
+false_values = ["0"]
 "#;
 
 /// A task over two parameters (four natural ones), deadline 1800 s.
@@ -43,7 +43,7 @@ pub(crate) fn task(pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
 pub(crate) fn task_of(model: &str, pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
     let most = if privacy.contains("max_units") { "" } else { "max_units = 4294967296" };
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{most}\n{privacy}\n"
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{most}\n{privacy}\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 1800, min_sites, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()

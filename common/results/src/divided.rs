@@ -157,12 +157,12 @@ mod tests {
     use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
     use dp_pvi_protocol::statement::statement;
 
-    const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
+    const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
         [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
     fn task(pvi: &str, privacy: &str) -> ResolvedTask {
         let text = format!(
-            "model.family = \"linear-regression\"\nmodel.noise_sd = 1.0\nschema.file = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\n\
+            "model.family = \"linear-regression\"\nmodel.outcome = \"y\"\nmodel.noise_sd = 1.0\nschema.file = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\n\
              adjacency = \"replace-one\"\ndelta = 1e-5\n{privacy}\n"
         );
         let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };

@@ -9,10 +9,6 @@ use dp_pvi_schema::formula::{Cell, Record, RowSpace};
 const RECORDS: usize = 1024;
 const SCHEMA: &str = r#"
 version = 2
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -45,6 +41,11 @@ values = ["surgery", "medicine", "icu", "other"]
 [[columns]]
 name = "smoker"
 kind = "boolean"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 fn main() {

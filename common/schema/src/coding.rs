@@ -90,14 +90,14 @@ mod tests {
     /// A schema with one category of three levels.
     fn schema(head: &str, keys: &str) -> String {
         format!(
-            "{head}\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+            "{head}\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
              [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n{keys}"
         )
     }
 
     /// The rows of the levels a, b and c.
     fn rows(schema: &Schema) -> Vec<Vec<f64>> {
-        let ColumnKind::Category(rule) = &schema.columns()[0].kind else { panic!("a category") };
+        let ColumnKind::Category(rule) = &schema.columns()[1].kind else { panic!("a category") };
         (0..3)
             .map(|level| {
                 let mut row = vec![0.0; rule.coding.width(rule.values.len())];
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_first_level_is_the_reference() {
-        let schema = Schema::parse(&schema("", "")).unwrap();
+        let schema = Schema::asking("died ~ .", &schema("", "")).unwrap();
         assert_eq!(schema.coefficient_names(), ["ward=b", "ward=c", "(intercept)"]);
         assert_eq!(rows(&schema), [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]);
         assert_eq!((schema.dimension(), schema.max_nonzeros(), schema.intercept()), (3, 2, Some(2)));
@@ -118,14 +118,14 @@ mod tests {
 
     #[test]
     fn a_named_reference_leaves_out_its_own_entry() {
-        let schema = Schema::parse(&schema("version = 2", "coding = \"treatment\"\nreference = \"b\"")).unwrap();
+        let schema = Schema::asking("died ~ .", &schema("version = 2", "coding = \"treatment\"\nreference = \"b\"")).unwrap();
         assert_eq!(schema.coefficient_names(), ["ward=a", "ward=c", "(intercept)"]);
         assert_eq!(rows(&schema), [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]);
     }
 
     #[test]
     fn the_last_level_of_a_sum_coding_is_minus_the_others_and_sets_the_bound() {
-        let schema = Schema::parse(&schema("version = 2", "coding = \"sum\"")).unwrap();
+        let schema = Schema::asking("died ~ .", &schema("version = 2", "coding = \"sum\"")).unwrap();
         assert_eq!(schema.coefficient_names(), ["ward=a vs mean", "ward=b vs mean", "(intercept)"]);
         assert_eq!(rows(&schema), [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]);
         assert_eq!((schema.dimension(), schema.max_nonzeros()), (3, 3));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn full_coding_has_one_entry_for_every_level() {
-        let schema = Schema::parse(&schema("version = 2", "coding = \"full\"")).unwrap();
+        let schema = Schema::asking("died ~ .", &schema("version = 2", "coding = \"full\"")).unwrap();
         assert_eq!(schema.coefficient_names(), ["ward=a", "ward=b", "ward=c", "(intercept)"]);
         assert_eq!(rows(&schema), [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]);
     }
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn without_an_intercept_the_first_category_keeps_all_levels() {
         let second = "[[columns]]\nname = \"sex\"\nkind = \"category\"\nvalues = [\"f\", \"m\"]\n";
-        let text = schema("version = 2\nintercept = false", second);
-        assert_eq!(Schema::parse(&text).unwrap().coefficient_names(), ["ward=a", "ward=b", "ward=c", "sex=m"]);
+        let text = schema("version = 2", second);
+        assert_eq!(Schema::asking("died ~ 0 + .", &text).unwrap().coefficient_names(), ["ward=a", "ward=b", "ward=c", "sex=m"]);
         let stated = text.replace("\"c\"]", "\"c\"]\ncoding = \"treatment\"");
-        assert_eq!(Schema::parse(&stated).unwrap().coefficient_names(), ["ward=b", "ward=c", "sex=m"]);
+        assert_eq!(Schema::asking("died ~ 0 + .", &stated).unwrap().coefficient_names(), ["ward=b", "ward=c", "sex=m"]);
     }
 
     #[test]
@@ -159,12 +159,12 @@ mod tests {
             ("version = 2", "reference = \"d\"", "`reference = \"d\"` is none of `values`"),
             ("version = 2", "coding = \"sum\"\nreference = \"a\"", "treatment"),
         ] {
-            let error = Schema::parse(&schema(head, keys)).unwrap_err().to_string();
+            let error = Schema::asking("died ~ .", &schema(head, keys)).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
         for coding in ["treatment", "sum"] {
             let text = schema("version = 2", &format!("coding = \"{coding}\"")).replace(", \"b\", \"c\"", "");
-            let error = Schema::parse(&text).unwrap_err().to_string();
+            let error = Schema::asking("died ~ .", &text).unwrap_err().to_string();
             assert!(error.contains("one level"), "{error}");
         }
     }

@@ -23,7 +23,7 @@
 
 use serde::Deserialize;
 
-use super::{Blanks, CellPolicy, CsvFormat, Encoding, Label, LabelKind, OtherColumns, Schema, SchemaError, Written, first_repeated};
+use super::{Blanks, CsvFormat, Encoding, Label, OtherColumns, Schema, SchemaError, first_repeated};
 
 /// What a site's files hold.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,13 +163,8 @@ fn without_columns(content: Content, dimension: u32, norm_bound: f64) -> Schema 
     Schema {
         content,
         columns: Vec::new(),
-        label: Label {
-            column: String::new(),
-            kind: LabelKind::Absent,
-            missing: CellPolicy::Reject,
-            invalid: CellPolicy::Reject,
-            published: None,
-        },
+        label: Label::absent(),
+        outcome: Vec::new(),
         unit_column: None,
         missing_tokens: Vec::new(),
         other_columns: OtherColumns::Reject,
@@ -179,10 +174,9 @@ fn without_columns(content: Content, dimension: u32, norm_bound: f64) -> Schema 
         max_nonzeros: dimension,
         worst_case_norm: norm_bound,
         norm_bound,
-        written: Written::default(),
+        written_bound: None,
         design: None,
         fills: Vec::new(),
-        whole_label: false,
     }
 }
 
@@ -231,7 +225,6 @@ mod tests {
         assert_eq!((schema.dimension(), schema.columns().len()), (784, 0));
         assert!((schema.row_norm_bound() - 28.0).abs() < 1e-12 && (schema.max_abs_entry() - 1.0).abs() < 1e-12);
         assert_eq!(schema.coefficient_names()[28], "pixel 2,1");
-        assert!(!schema.label().is_binary());
     }
 
     #[test]

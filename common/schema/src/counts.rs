@@ -1,17 +1,15 @@
-//! Labels of models of counts.
+//! Outcomes of models of counts.
 
-use crate::Schema;
+use crate::{LabelKind, NumberRule, Schema, Transform};
 
 impl Schema {
-    /// The same schema for a model of counts: a label that is not a whole number is none, and what the label says of invalid cells holds for it.
+    /// The same schema for a model of counts: the outcome is the number itself, without transform, centre and scale, and one that is not whole is none.
     #[must_use]
-    pub fn with_whole_label(self) -> Self {
-        Self { whole_label: true, ..self }
-    }
-
-    /// Whether a number of the label that is not whole is no label.
-    #[must_use]
-    pub fn has_whole_label(&self) -> bool {
-        self.whole_label
+    pub fn with_counts(mut self) -> Self {
+        if let LabelKind::Number { rule, whole } = &mut self.label.kind {
+            *rule = NumberRule { transform: Transform::Identity, centre: 0.0, scale: 1.0, ..*rule };
+            *whole = true;
+        }
+        self
     }
 }

@@ -1,6 +1,6 @@
 //! `[csv]`: how text files are cut into cells, and what their bytes mean.
 
-use super::{Blanks, Column, CsvFormat, Encoding, Label, OtherColumns, SchemaError, first_repeated, text};
+use super::{Blanks, Column, CsvFormat, Encoding, OtherColumns, SchemaError, first_repeated, text};
 use serde::Deserialize;
 
 /// The keys as they are written.
@@ -65,7 +65,6 @@ impl Raw {
 pub(crate) fn check_names(
     names: &[String],
     columns: &[Column],
-    label: &Label,
     unit_column: Option<&str>,
     others: OtherColumns,
 ) -> Result<(), SchemaError> {
@@ -73,7 +72,7 @@ pub(crate) fn check_names(
     if let Some(name) = first_repeated(names.iter().map(String::as_str)) {
         return fail(name, "is listed twice in `csv.names`: every column needs its own name");
     }
-    let described: Vec<&str> = columns.iter().map(|column| column.name.as_str()).chain(label.columns()).chain(unit_column).collect();
+    let described: Vec<&str> = columns.iter().map(|column| column.name.as_str()).chain(unit_column).collect();
     for name in &described {
         if !names.iter().any(|listed| listed == name) {
             return fail(name, "is not in `csv.names`: list the file's columns in their order");

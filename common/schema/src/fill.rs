@@ -8,7 +8,7 @@
 //! is missing of the last two, and levels without a number, add nothing. All coefficients are public values of the schema, so what stands in is a function of the record alone.
 
 use super::formula::Cell;
-use super::{Column, ColumnKind, Label, NumberRule, SchemaError};
+use super::{Column, ColumnKind, NumberRule, SchemaError};
 
 /// Beside the columns of a fill.
 const CONSTANT: &str = "constant";
@@ -74,15 +74,15 @@ impl Fill {
 }
 
 /// Reads the fills of some columns. They come in an order in which each stands behind those that it looks at, and otherwise in that of the columns.
-pub(super) fn resolve(written: Vec<(usize, toml::Table)>, columns: &[Column], label: &Label) -> Result<Vec<Fill>, SchemaError> {
+pub(super) fn resolve(written: Vec<(usize, toml::Table)>, columns: &[Column]) -> Result<Vec<Fill>, SchemaError> {
     let fills = written.into_iter().map(|(column, table)| {
-        read(column, &table, columns, label)
+        read(column, &table, columns)
             .map_err(|problem| SchemaError::Column { column: columns[column].name.clone(), problem: format!("`fill`: {problem}") })
     });
     ordered(fills.collect::<Result<Vec<_>, _>>()?, columns)
 }
 
-fn read(column: usize, table: &toml::Table, columns: &[Column], label: &Label) -> Result<Fill, String> {
+fn read(column: usize, table: &toml::Table, columns: &[Column]) -> Result<Fill, String> {
     let ColumnKind::Number(NumberRule { lower, upper, .. }) = columns[column].kind else {
         return Err("is for numbers".into());
     };
@@ -90,20 +90,16 @@ fn read(column: usize, table: &toml::Table, columns: &[Column], label: &Label) -
         return Err("needs `constant`, a number in the unit of the file, and beside it columns with their coefficients".into());
     };
     let others = table.iter().filter(|(key, _)| *key != CONSTANT);
-    let mut parts = others.map(|(name, value)| part(name, value, columns, label)).collect::<Result<Vec<_>, _>>()?;
+    let mut parts = others.map(|(name, value)| part(name, value, columns)).collect::<Result<Vec<_>, _>>()?;
     // The order of the file's columns, whatever that of the keys is: sums come out the same.
     parts.sort_by_key(|part| part.column);
     let fill = Fill { column, range: (lower, upper), constant, parts };
     if fill.is_finite(columns) { Ok(fill) } else { Err("can be no finite number: use smaller coefficients".into()) }
 }
 
-fn part(name: &str, value: &toml::Value, columns: &[Column], label: &Label) -> Result<Part, String> {
+fn part(name: &str, value: &toml::Value, columns: &[Column]) -> Result<Part, String> {
     let Some(column) = columns.iter().position(|column| column.name == name) else {
-        return Err(if label.columns().any(|part| part == name) {
-            format!("`{name}` is the label, which nothing that is predicted may depend on")
-        } else {
-            format!("there is no column `{name}`: what stands in is a sum over described columns")
-        });
+        return Err(format!("there is no column `{name}`: what stands in is a sum over described columns"));
     };
     let slope = match (&columns[column].kind, value) {
         (ColumnKind::Number(_) | ColumnKind::Boolean(_), value) => match number(value) {
@@ -183,10 +179,6 @@ mod tests {
     const SCHEMA: &str = r#"
 version = 2
 unit_column = "patient"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "bmi"
 kind = "number"
@@ -224,12 +216,17 @@ missing = "zero"
 [[columns]]
 name = "note"
 kind = "ignored"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
     /// What is said of another text in the place of one of the schema.
     fn refused(from: &str, to: &str) -> (String, String) {
         assert!(SCHEMA.contains(from));
-        match Schema::parse(&SCHEMA.replace(from, to)) {
+        match Schema::asking("died ~ .", &SCHEMA.replace(from, to)) {
             Err(SchemaError::Column { column, problem }) => (column, problem),
             other => panic!("{to}: {other:?}"),
         }
@@ -237,7 +234,7 @@ kind = "ignored"
 
     #[test]
     fn what_stands_in_is_a_sum_over_other_cells_inside_the_range() {
-        let schema = Schema::parse(SCHEMA).unwrap();
+        let schema = Schema::asking("died ~ .", SCHEMA).unwrap();
         // `bmi` looks at `age`, which stands behind it in the file.
         assert_eq!(schema.fills().iter().map(super::Fill::column).collect::<Vec<_>>(), [1, 0]);
         let [age, bmi] = schema.fills() else { panic!("two") };
@@ -250,9 +247,9 @@ kind = "ignored"
         assert_eq!(of_bmi(50.0, Cell::Level(0), Cell::Level(0)), 25.0);
         assert_eq!(of_bmi(50.0, Cell::Level(1), Cell::Level(1)), 24.5);
         // 40 + 0.25 · 200 = 90 is inside; without the clamp at 110 a larger slope would leave the range.
-        let steep = Schema::parse(&SCHEMA.replace("weight = 0.25", "weight = 0.5")).unwrap();
+        let steep = Schema::asking("died ~ .", &SCHEMA.replace("weight = 0.25", "weight = 0.5")).unwrap();
         assert_eq!(steep.fills()[0].value(&cells(0.0, 200.0, Cell::Missing, Cell::Missing)), 110.0);
-        let falling = Schema::parse(&SCHEMA.replace("weight = 0.25", "weight = -0.5")).unwrap();
+        let falling = Schema::asking("died ~ .", &SCHEMA.replace("weight = 0.25", "weight = -0.5")).unwrap();
         assert_eq!(falling.fills()[0].value(&cells(0.0, 200.0, Cell::Missing, Cell::Missing)), 0.0);
     }
 
@@ -263,7 +260,7 @@ kind = "ignored"
         let plain = plain.replace("fill = { constant = 40.0, weight = 0.25 }", "fill = 40");
         for formula in [None, Some("died ~ s(age) + bmi*ward")] {
             let of = |text: &str| {
-                let schema = Schema::parse(text).unwrap();
+                let schema = Schema::asking("died ~ .", text).unwrap();
                 formula.map_or(schema.clone(), |formula| schema.with_formula(formula, &[]).unwrap())
             };
             let (with, without) = (of(SCHEMA), of(&plain));
@@ -292,7 +289,7 @@ kind = "ignored"
             ("fill = { weight = 0.25 }", "needs `constant`"),
             ("fill = { constant = \"a\", weight = 0.25 }", "needs `constant`"),
             ("fill = { constant = 40, height = 1 }", "no column `height`"),
-            ("fill = { constant = 40, died = 1 }", "`died` is the label"),
+            ("fill = { constant = 40, died = 1 }", "looks at `died`, which the formula predicts"),
             ("fill = { constant = 40, patient = 1 }", "no column `patient`"),
             ("fill = { constant = 40, note = 1 }", "`note` is ignored"),
             ("fill = { constant = 40, weight = \"x\" }", "`weight` needs one number"),

@@ -44,6 +44,8 @@ pub struct Schema {
     content: content::Content,
     columns: Vec<Column>,
     label: Label,
+    /// Positions of the label's columns.
+    outcome: Vec<usize>,
     unit_column: Option<String>,
     missing_tokens: Vec<String>,
     other_columns: OtherColumns,
@@ -53,18 +55,10 @@ pub struct Schema {
     max_nonzeros: u32,
     worst_case_norm: f64,
     norm_bound: f64,
-    written: Written,
+    /// What the text says of the longest row.
+    written_bound: Option<f64>,
     design: Option<Box<formula::Design>>,
     fills: Vec<fill::Fill>,
-    /// Whether a number of the label that is not whole is no label.
-    whole_label: bool,
-}
-
-/// What a schema's text says that a formula has to know.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Written {
-    intercept: Option<bool>,
-    norm_bound: Option<f64>,
 }
 
 /// One described column.
@@ -150,40 +144,37 @@ pub struct BooleanRule {
     pub invalid: CellPolicy,
 }
 
-/// What is predicted.
+/// What a formula predicts: the outcome, as a column or several of the schema say it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Label {
-    /// Name of the column; for survival that of the time.
+    /// Name of the column; for survival that of the time. Empty where nothing is predicted.
     pub column: String,
     /// What it holds.
     pub kind: LabelKind,
-    /// What happens to a missing label: `Reject` or `Drop`.
-    pub missing: CellPolicy,
-    /// What happens to text that is no label: `Reject` or `Drop`.
-    pub invalid: CellPolicy,
     /// What has been published about it, for forecasts.
     pub published: Option<published::Published>,
 }
 
-/// What a label holds.
+/// What an outcome is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LabelKind {
-    /// Two classes: the target is 1 for a positive text and 0 otherwise.
+    /// Of a boolean: the target is 1 for true and 0 for false.
     Binary {
         /// Texts of the class 1.
         positive: Vec<String>,
-        /// Texts of the class 0; absent: every text that is not positive.
-        negative: Option<Vec<String>>,
-        /// Cut from the end of the text before it is compared.
-        strip_suffix: Option<String>,
     },
-    /// Several classes: the target is the position of the text in the list, from 0.
+    /// Of a category: the target is the position of the level in the list, from 0.
     Classes {
         /// Their texts, in order: at least two, each once.
         values: Vec<String>,
     },
-    /// A number, with the same rule as a feature.
-    Number(NumberRule),
+    /// Of a number: the target is its entry.
+    Number {
+        /// The column's rule; for counts without transform, centre and scale.
+        rule: NumberRule,
+        /// Whether a number that is not whole is none.
+        whole: bool,
+    },
     /// A time until an event, or until the record was not watched any more.
     Survival(SurvivalRule),
     /// Nothing is predicted; every target is 0.
@@ -379,23 +370,44 @@ impl Schema {
     /// The same schema with rows that are made by a formula. `sites` are the names of all sites, in any order; only effects of sites need them.
     ///
     /// # Errors
-    /// The formula is none, or names what the schema does not have; or the schema says by its `intercept` key what the formula says.
+    /// The formula is none, names what the schema does not have, or predicts what a fill of its columns looks at.
     pub fn with_formula(self, text: &str, sites: &[String]) -> Result<Self, SchemaError> {
         if self.content != content::Content::Table {
             return Err(SchemaError::Whole("a formula is for tables: documents and images have no columns".into()));
         }
-        if self.written.intercept.is_some() {
-            return Err(SchemaError::Whole(
-                "`intercept` and a formula both say whether there is one: leave the key out, and write `0 +` in the formula for none"
-                    .into(),
-            ));
-        }
         self.asked(text, sites, None)
     }
 
+    /// The schema of a text, with a formula: for one that is asked one question.
+    ///
+    /// # Errors
+    /// See [`Self::parse`] and [`Self::with_formula`].
+    pub fn asking(formula: &str, text: &str) -> Result<Self, SchemaError> {
+        Self::parse(text)?.with_formula(formula, &[])
+    }
+
     fn asked(self, text: &str, sites: &[String], weights: Option<&str>) -> Result<Self, SchemaError> {
-        let design = formula::design(text, sites, (&self.columns, &self.label), (self.unit_column(), weights))?;
-        Ok(self.with_design(design))
+        let asked = formula::asked(text, sites, &self.columns, (self.unit_column(), weights))?;
+        let schema = Self { label: asked.label, outcome: asked.outcome, ..self }.with_design(asked.design);
+        match schema.fill_of_outcome() {
+            None => Ok(schema),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// What refuses a fill of a used column that looks at the outcome: nothing that is predicted may depend on it.
+    fn fill_of_outcome(&self) -> Option<SchemaError> {
+        let used: Vec<&str> = self.used_columns().map(|column| column.name.as_str()).collect();
+        let is_used = |fill: &&fill::Fill| used.contains(&self.columns[fill.column()].name.as_str());
+        let looks = |fill: &&fill::Fill| fill.sources().any(|source| self.outcome.contains(&source));
+        let fill = self.fills.iter().filter(is_used).find(looks)?;
+        Some(SchemaError::Column {
+            column: self.columns[fill.column()].name.clone(),
+            problem: format!(
+                "its `fill` looks at `{}`, which the formula predicts: leave the column out of the formula, or the other one out of the fill",
+                self.label.column
+            ),
+        })
     }
 
     /// The same without a coefficient for the intercept of a formula, which counts for the coding of factors all the same: of models that have other constants.
@@ -414,7 +426,7 @@ impl Schema {
             dimension: design.dimension(),
             max_nonzeros: design.max_nonzeros(),
             worst_case_norm,
-            norm_bound: self.written.norm_bound.map_or(worst_case_norm, |bound| bound.min(worst_case_norm)),
+            norm_bound: self.written_bound.map_or(worst_case_norm, |bound| bound.min(worst_case_norm)),
             design: Some(Box::new(design)),
             ..self
         }
@@ -545,7 +557,7 @@ impl Schema {
         match &self.label.kind {
             LabelKind::Binary { .. } => 1.0,
             LabelKind::Classes { values } => values.len().saturating_sub(1) as f64,
-            LabelKind::Number(rule) => rule.max_abs(),
+            LabelKind::Number { rule, .. } => rule.max_abs(),
             LabelKind::Survival(rule) => rule.time.max_abs(),
             LabelKind::Absent => 0.0,
         }
@@ -572,6 +584,12 @@ impl Schema {
     #[must_use]
     pub fn label(&self) -> &Label {
         &self.label
+    }
+
+    /// Positions of the columns that are predicted: one; of a survival time those of time, event and, where there is one, entry; none without a formula.
+    #[must_use]
+    pub fn outcome(&self) -> &[usize] {
+        &self.outcome
     }
 
     /// The described columns, in order.
@@ -627,18 +645,9 @@ impl Schema {
 }
 
 impl Label {
-    /// As it stands before `~` in a formula.
-    #[must_use]
-    pub fn response(&self) -> String {
-        let column = |name: &str| formula::in_formula(name);
-        match &self.kind {
-            LabelKind::Absent => String::new(),
-            LabelKind::Survival(rule) => {
-                let parts = rule.entry.iter().map(|entry| &entry.column).chain([&self.column, &rule.event_column]);
-                format!("Surv({})", parts.map(|part| column(part)).collect::<Vec<_>>().join(", "))
-            }
-            _ => column(&self.column),
-        }
+    /// Nothing is predicted.
+    pub(crate) fn absent() -> Self {
+        Self { column: String::new(), kind: LabelKind::Absent, published: None }
     }
 
     /// The columns that it is read from: one, or for survival time, event and, where there is one, entry.
@@ -650,13 +659,7 @@ impl Label {
         let others = survival
             .into_iter()
             .flat_map(|rule| std::iter::once(rule.event_column.as_str()).chain(rule.entry.iter().map(|entry| entry.column.as_str())));
-        std::iter::once(self.column.as_str()).chain(others)
-    }
-
-    /// Whether the target is a class, 0 or 1.
-    #[cfg(test)]
-    pub(crate) fn is_binary(&self) -> bool {
-        matches!(self.kind, LabelKind::Binary { .. })
+        Some(self.column.as_str()).filter(|column| !column.is_empty()).into_iter().chain(others)
     }
 }
 

@@ -131,12 +131,6 @@ mod tests {
     use crate::Schema;
 
     const SCHEMA: &str = r#"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-share = 0.2
-source = "register, 2019"
 [[columns]]
 name = "age"
 kind = "number"
@@ -159,28 +153,38 @@ coding = "full"
 values = ["a", "b", "c"]
 share = [0.5, 0.3, 0.1]
 source = "annual report"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
+share = 0.2
+source = "register, 2019"
 "#;
 
     #[test]
     fn published_numbers_are_read_with_their_source() {
-        let schema = Schema::parse(SCHEMA).unwrap();
+        let schema = Schema::asking("died ~ .", SCHEMA).unwrap();
         let law = |at: usize| schema.columns()[at].published.clone().unwrap().law;
         assert_eq!(law(0), Marginal::Moments { mean: 61.5, sd: 14.0 });
         assert_eq!(law(1), Marginal::Share(0.5));
         assert_eq!(law(2), Marginal::Shares(vec![0.5, 0.3, 0.1]));
         assert_eq!(schema.label().published, Some(Published { law: Marginal::Share(0.2), source: "register, 2019".into() }));
         // Percentages that were rounded.
-        let rounded = Schema::parse(&SCHEMA.replace("0.5, 0.3, 0.1", "0.5, 0.3, 0.21")).unwrap();
+        let rounded = Schema::asking("died ~ .", &SCHEMA.replace("0.5, 0.3, 0.1", "0.5, 0.3, 0.21")).unwrap();
         let Some(Published { law: Marginal::Shares(shares), .. }) = &rounded.columns()[2].published else { panic!("shares") };
         assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         let number = "kind = \"number\"\nlower = 0\nupper = 40\ncentre = 0\nscale = 1\nmean = 3\nsd = 2";
-        let label = SCHEMA.replace("kind = \"binary\"\npositive = [\"yes\"]\nshare = 0.2", number);
-        assert_eq!(Schema::parse(&label).unwrap().label().published.as_ref().unwrap().law, Marginal::Moments { mean: 3.0, sd: 2.0 });
-        let classes = SCHEMA.replace(
-            "kind = \"binary\"\npositive = [\"yes\"]\nshare = 0.2",
-            "kind = \"classes\"\nvalues = [\"x\", \"y\"]\nshare = [0.2, 0.8]",
+        let label = SCHEMA.replace("kind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\nshare = 0.2", number);
+        assert_eq!(
+            Schema::asking("died ~ .", &label).unwrap().label().published.as_ref().unwrap().law,
+            Marginal::Moments { mean: 3.0, sd: 2.0 }
         );
-        assert_eq!(Schema::parse(&classes).unwrap().label().published.as_ref().unwrap().law, Marginal::Shares(vec![0.2, 0.8]));
+        let classes = SCHEMA.replace(
+            "kind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\nshare = 0.2",
+            "kind = \"category\"\nvalues = [\"x\", \"y\"]\nshare = [0.2, 0.8]",
+        );
+        assert_eq!(Schema::asking("died ~ .", &classes).unwrap().label().published.as_ref().unwrap().law, Marginal::Shares(vec![0.2, 0.8]));
     }
 
     #[test]
@@ -207,7 +211,7 @@ source = "annual report"
             ("kind = \"boolean\"", "kind = \"ignored\"", "male", "not used"),
         ] {
             assert!(SCHEMA.contains(from), "{from}");
-            let error = Schema::parse(&SCHEMA.replace(from, to)).unwrap_err().to_string();
+            let error = Schema::asking("died ~ .", &SCHEMA.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains(&format!("`{column}`")), "{from} -> {to}: {error}");
         }
     }

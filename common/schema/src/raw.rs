@@ -7,8 +7,8 @@ use super::dates::{DateFormat, DateRule};
 use super::fill;
 use super::published::{self, Form};
 use super::{
-    BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, EntryRule, Label, LabelKind, Matching, NumberRule, OtherColumns, Outside,
-    Schema, SchemaError, SurvivalRule, Transform, Written, first_repeated, text,
+    BooleanRule, CategoryRule, CellPolicy, Column, ColumnKind, Label, Matching, NumberRule, OtherColumns, Outside, Schema, SchemaError,
+    Transform, first_repeated, text,
 };
 use serde::Deserialize;
 
@@ -21,15 +21,13 @@ struct RawSchema {
     version: Option<u32>,
     norm_bound: Option<f64>,
     unit_column: Option<String>,
-    intercept: Option<bool>,
     #[serde(default = "reject_others")]
     other_columns: OtherColumns,
     #[serde(default)]
     missing: RawMissing,
     #[serde(default)]
     csv: csv::Raw,
-    // Columns and label are read one by one, so that an error can name the column.
-    label: toml::Table,
+    // Columns are read one by one, so that an error can name the column.
     #[serde(default)]
     columns: Vec<toml::Table>,
 }
@@ -44,97 +42,6 @@ impl Default for RawMissing {
     fn default() -> Self {
         Self { tokens: vec![String::new()] }
     }
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-enum RawLabel {
-    Binary(RawBinary),
-    Classes(RawClasses),
-    Number(RawNumberLabel),
-    Survival(RawSurvival),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSurvival {
-    event: RawEvent,
-    #[serde(default = "clamp")]
-    outside: Outside,
-    lower: f64,
-    upper: f64,
-    #[serde(default)]
-    missing: RawPolicy,
-    #[serde(default)]
-    invalid: RawPolicy,
-    entry: Option<RawEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawEvent {
-    column: String,
-    #[serde(default = "true_values")]
-    true_values: Vec<String>,
-    #[serde(default = "false_values")]
-    false_values: Vec<String>,
-    #[serde(default)]
-    missing: RawPolicy,
-    #[serde(default)]
-    invalid: RawPolicy,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawEntry {
-    column: String,
-    lower: f64,
-    upper: f64,
-    #[serde(default = "clamp")]
-    outside: Outside,
-    #[serde(default)]
-    missing: RawPolicy,
-    #[serde(default)]
-    invalid: RawPolicy,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawBinary {
-    positive: Vec<String>,
-    negative: Option<Vec<String>>,
-    strip_suffix: Option<String>,
-    #[serde(default)]
-    missing: RawPolicy,
-    #[serde(default)]
-    invalid: RawPolicy,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawClasses {
-    values: Vec<String>,
-    #[serde(default)]
-    missing: RawPolicy,
-    #[serde(default)]
-    invalid: RawPolicy,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawNumberLabel {
-    lower: f64,
-    upper: f64,
-    #[serde(default = "clamp")]
-    outside: Outside,
-    #[serde(default = "identity")]
-    transform: Transform,
-    centre: f64,
-    scale: f64,
-    #[serde(default)]
-    missing: RawPolicy,
-    #[serde(default)]
-    invalid: RawPolicy,
 }
 
 #[derive(Deserialize)]
@@ -221,10 +128,8 @@ struct RawCategory {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawBoolean {
-    #[serde(default = "true_values")]
-    true_values: Vec<String>,
-    #[serde(default = "false_values")]
-    false_values: Vec<String>,
+    true_values: Option<Vec<String>>,
+    false_values: Option<Vec<String>>,
     #[serde(default)]
     missing: RawGap,
     #[serde(default)]
@@ -306,29 +211,22 @@ fn identity() -> Transform {
 fn by_text() -> Matching {
     Matching::Text
 }
-fn true_values() -> Vec<String> {
-    vec!["true".into(), "1".into()]
-}
-fn false_values() -> Vec<String> {
-    vec!["false".into(), "0".into()]
-}
 
 /// Version of the schema's form.
 const VERSION: u32 = 2;
 
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
+    check_outcome(text)?;
     let mut raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
     let blanks = raw.csv.blanks();
     raw.unit_column = raw.unit_column.map(|name| text::read(&name).into_owned());
     raw.missing.tokens.iter_mut().for_each(|token| *token = read_text(token, blanks));
-    std::iter::once(&mut raw.label).chain(&mut raw.columns).try_for_each(|table| read_table(table, blanks)).map_err(SchemaError::Whole)?;
-    let has_intercept = raw.intercept.unwrap_or(true);
+    raw.columns.iter_mut().try_for_each(|table| read_table(table, blanks)).map_err(SchemaError::Whole)?;
     if raw.version.is_some_and(|version| version != VERSION) {
         return Err(SchemaError::Whole(format!(
             "`version` must be {VERSION}, the only one: write `version = {VERSION}`, or leave the key out; a category with an entry for every level has `coding = \"full\"`"
         )));
     }
-    let label = label(raw.label)?;
     let mut columns = Vec::with_capacity(raw.columns.len());
     let mut fills = Vec::new();
     for (position, table) in raw.columns.into_iter().enumerate() {
@@ -336,36 +234,54 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
         fills.extend(fill.map(|fill| (position, fill)));
         columns.push(column);
     }
-    check_missing(&columns, &label, &raw.missing.tokens)?;
-    check_names(&columns, &label, raw.unit_column.as_deref())?;
-    let fills = fill::resolve(fills, &columns, &label)?;
+    check_missing(&columns, &raw.missing.tokens)?;
+    check_names(&columns, raw.unit_column.as_deref())?;
+    let fills = fill::resolve(fills, &columns)?;
     let csv = raw.csv.checked()?;
     if let Some(names) = &csv.names {
-        csv::check_names(names, &columns, &label, raw.unit_column.as_deref(), raw.other_columns)?;
+        csv::check_names(names, &columns, raw.unit_column.as_deref(), raw.other_columns)?;
     }
     if raw.norm_bound.is_some_and(|bound| !(bound.is_finite() && bound > 0.0)) {
         return Err(SchemaError::Whole("`norm_bound` must be a finite number above 0; leave it out to use the worst case".into()));
     }
-    let formula = format!("{} ~ {}.", label.response(), if has_intercept { "" } else { "0 + " });
-    let schema = Schema {
+    let described = columns.iter().filter(|column| column.kind != ColumnKind::Ignored).count();
+    if described == 0 {
+        return Err(SchemaError::Whole("there is nothing to learn: describe at least one column".into()));
+    }
+    let dimension = u32::try_from(described).map_err(|_| SchemaError::Whole("more than 4294967295 columns".into()))?;
+    Ok(Schema {
         content: Content::Table,
         columns,
-        label,
+        label: Label::absent(),
+        outcome: Vec::new(),
         unit_column: raw.unit_column,
         missing_tokens: raw.missing.tokens,
         other_columns: raw.other_columns,
         intercept: None,
         csv,
-        dimension: 0,
-        max_nonzeros: 0,
-        worst_case_norm: 0.0,
-        norm_bound: 0.0,
-        written: Written { intercept: raw.intercept, norm_bound: raw.norm_bound },
+        dimension,
+        max_nonzeros: dimension,
+        worst_case_norm: f64::INFINITY,
+        norm_bound: raw.norm_bound.unwrap_or(f64::INFINITY),
+        written_bound: raw.norm_bound,
         design: None,
         fills,
-        whole_label: false,
+    })
+}
+
+/// What is predicted and how is said by a task, of which the schema knows nothing.
+fn check_outcome(text: &str) -> Result<(), SchemaError> {
+    // What cannot be read as TOML is reported with line and column, behind this.
+    let Ok(table) = text.parse::<toml::Table>() else { return Ok(()) };
+    let problem = if table.contains_key("label") {
+        "`[label]` is no part of a schema: describe the column under `[[columns]]` as every other, and let the task say what is predicted: `outcome = \"died\"` under [model], or a formula, \
+         `died ~ age + ward`"
+    } else if table.contains_key("intercept") {
+        "`intercept` is no part of a schema: the task's formula says it, `died ~ 0 + .` where there is none"
+    } else {
+        return Ok(());
     };
-    schema.asked(&formula, &[], None)
+    Err(SchemaError::Whole(problem.into()))
 }
 
 /// The coding of a category from its keys.
@@ -448,12 +364,9 @@ fn column(position: usize, mut table: toml::Table) -> Result<(Column, Option<tom
             ColumnKind::Category(checked_category(rule).map_err(fail)?)
         }
         RawColumn::Boolean(raw) => {
-            let rule = BooleanRule {
-                missing: raw.missing.policy().map_err(fail)?,
-                invalid: policy(raw.invalid, "invalid").map_err(fail)?,
-                true_values: raw.true_values,
-                false_values: raw.false_values,
-            };
+            let (true_values, false_values) = truth(raw.true_values, raw.false_values).map_err(fail)?;
+            let (missing, invalid) = (raw.missing.policy().map_err(fail)?, policy(raw.invalid, "invalid").map_err(fail)?);
+            let rule = BooleanRule { missing, invalid, true_values, false_values };
             ColumnKind::Boolean(checked_boolean(rule).map_err(fail)?)
         }
         RawColumn::Ignored {} => ColumnKind::Ignored,
@@ -466,133 +379,6 @@ fn column(position: usize, mut table: toml::Table) -> Result<(Column, Option<tom
     };
     let published = published.checked(form).map_err(fail)?;
     Ok((Column { name, kind, has_indicator, published }, by_others))
-}
-
-fn label(mut table: toml::Table) -> Result<Label, SchemaError> {
-    let is_survival = table.get("kind").and_then(toml::Value::as_str) == Some("survival");
-    if is_survival {
-        table = survival_table(table)?;
-    }
-    let column = match table.remove("column") {
-        Some(toml::Value::String(column)) if !column.is_empty() => column,
-        _ => return Err(SchemaError::Whole("`[label]` needs `column = \"…\"`: the name of the column that is predicted".into())),
-    };
-    // Name and kind are read apart, so that every error can name the column.
-    let fail = |problem: String| SchemaError::Column { column: column.clone(), problem };
-    let published = published::Raw::take(&mut table).map_err(fail)?;
-    let raw = RawLabel::deserialize(toml::Value::Table(table)).map_err(|e| fail(e.message().to_owned()))?;
-    match raw {
-        RawLabel::Binary(raw) => {
-            if raw.positive.is_empty() {
-                return Err(fail("`positive` lists no text: write the texts of the class that is predicted".into()));
-            }
-            let listed = raw.positive.iter().chain(raw.negative.iter().flatten()).map(String::as_str);
-            let twice = first_repeated(listed).or_else(|| in_both(&raw.positive, raw.negative.as_deref().unwrap_or_default(), compared));
-            if let Some(text) = twice {
-                return Err(fail(format!("the text `{text}` is listed twice in `positive` and `negative`: keep it in one place")));
-            }
-            Ok(Label {
-                published: published.checked(Form::Share).map_err(fail)?,
-                missing: label_policy(raw.missing, "missing").map_err(fail)?,
-                invalid: label_policy(raw.invalid, "invalid").map_err(fail)?,
-                kind: LabelKind::Binary { positive: raw.positive, negative: raw.negative, strip_suffix: raw.strip_suffix },
-                column,
-            })
-        }
-        RawLabel::Classes(raw) => {
-            if raw.values.len() < 2 {
-                return Err(fail(
-                    "`values` must list the texts of two classes or more, in the order in which they are to be reported".into(),
-                ));
-            }
-            if let Some(text) = first_repeated(raw.values.iter().map(|text| compared(text))) {
-                return Err(fail(format!("the text `{text}` is listed twice in `values`: a class has one text")));
-            }
-            Ok(Label {
-                published: published.checked(Form::Shares(raw.values.len())).map_err(fail)?,
-                missing: label_policy(raw.missing, "missing").map_err(fail)?,
-                invalid: label_policy(raw.invalid, "invalid").map_err(fail)?,
-                kind: LabelKind::Classes { values: raw.values },
-                column,
-            })
-        }
-        RawLabel::Number(raw) => {
-            let missing = label_policy(raw.missing, "missing").map_err(fail)?;
-            let invalid = label_policy(raw.invalid, "invalid").map_err(fail)?;
-            let rule = NumberRule {
-                lower: raw.lower,
-                upper: raw.upper,
-                outside: raw.outside,
-                transform: raw.transform,
-                centre: raw.centre,
-                scale: raw.scale,
-                report_per: 1.0,
-                missing,
-                fill: None,
-                invalid,
-                date: None,
-            };
-            let rule = checked_number(rule).map_err(fail)?;
-            let published = published.checked(Form::Moments(&rule)).map_err(fail)?;
-            Ok(Label { column, kind: LabelKind::Number(rule), missing, invalid, published })
-        }
-        RawLabel::Survival(raw) => {
-            let published = published.checked(Form::Nothing).map_err(fail)?;
-            let rule = survival(raw).map_err(fail)?;
-            Ok(Label { column, missing: rule.time.missing, invalid: rule.time.invalid, kind: LabelKind::Survival(rule), published })
-        }
-    }
-}
-
-/// `[label]` of survival times: `time` is a table with a column as `event` and `entry` are; its keys become the label's own.
-fn survival_table(mut table: toml::Table) -> Result<toml::Table, SchemaError> {
-    let wrong = || {
-        SchemaError::Whole(
-            "`[label]` of kind \"survival\" needs `time = { column = \"…\", lower = 0, upper = … }` and `event = { column = \"…\" }`, and may have `entry = { … }` as time"
-                .into(),
-        )
-    };
-    let Some(toml::Value::Table(time)) = table.remove("time") else { return Err(wrong()) };
-    if !matches!(table.get("event"), Some(toml::Value::Table(_))) || time.contains_key("event") || time.contains_key("entry") {
-        return Err(wrong());
-    }
-    match table.keys().find(|key| !["kind", "event", "entry", "published"].contains(&key.as_str())) {
-        Some(key) => {
-            Err(SchemaError::Whole(format!("`{key}` of `[label]` is no key of kind \"survival\": its keys are time, event and entry")))
-        }
-        None => {
-            table.extend(time);
-            Ok(table)
-        }
-    }
-}
-
-fn survival(raw: RawSurvival) -> Result<SurvivalRule, String> {
-    let time = checked_time(raw.lower, raw.upper, raw.outside, (raw.missing, raw.invalid)).map_err(|problem| format!("time: {problem}"))?;
-    let RawEvent { column: event_column, true_values, false_values, missing, invalid } = raw.event;
-    let of_event = |problem: String| format!("event: {problem}");
-    let event = BooleanRule {
-        true_values,
-        false_values,
-        missing: label_policy(missing, "missing").map_err(of_event)?,
-        invalid: label_policy(invalid, "invalid").map_err(of_event)?,
-    };
-    let event = checked_boolean(event).map_err(of_event)?;
-    let entry = raw.entry.map(|RawEntry { column, lower, upper, outside, missing, invalid }| {
-        let rule = checked_time(lower, upper, outside, (missing, invalid)).map_err(|problem| format!("entry: {problem}"))?;
-        Ok::<_, String>(EntryRule { column, rule })
-    });
-    Ok(SurvivalRule { time, event_column, event, entry: entry.transpose()? })
-}
-
-/// A time in the unit of the file.
-fn checked_time(lower: f64, upper: f64, outside: Outside, (missing, invalid): (RawPolicy, RawPolicy)) -> Result<NumberRule, String> {
-    if lower < 0.0 {
-        return Err("`lower` must be 0 or more: times are counted from 0".into());
-    }
-    let (missing, invalid) = (label_policy(missing, "missing")?, label_policy(invalid, "invalid")?);
-    let (transform, report_per, fill) = (Transform::Identity, 1.0, None);
-    checked_number(NumberRule { lower, upper, outside, transform, centre: 0.0, scale: 1.0, report_per, missing, fill, invalid, date: None })
 }
 
 fn checked_number(rule: NumberRule) -> Result<NumberRule, String> {
@@ -645,6 +431,15 @@ fn checked_category(rule: CategoryRule) -> Result<CategoryRule, String> {
         }
     }
     Ok(rule)
+}
+
+/// The texts of true and of false: as they are written, or the usual ones. One list alone would take an unlisted text for neither.
+fn truth(true_values: Option<Vec<String>>, false_values: Option<Vec<String>>) -> Result<(Vec<String>, Vec<String>), String> {
+    match (true_values, false_values) {
+        (Some(true_values), Some(false_values)) => Ok((true_values, false_values)),
+        (None, None) => Ok((["true", "1"].map(String::from).into(), ["false", "0"].map(String::from).into())),
+        _ => Err("`true_values` and `false_values` stand together: list both, or neither for `true` and `1`, `false` and `0`".into()),
+    }
 }
 
 fn checked_boolean(rule: BooleanRule) -> Result<BooleanRule, String> {
@@ -725,29 +520,15 @@ fn policy(raw: RawPolicy, key: &str) -> Result<CellPolicy, String> {
     }
 }
 
-fn label_policy(raw: RawPolicy, key: &str) -> Result<CellPolicy, String> {
-    match raw {
-        RawPolicy::Zero | RawPolicy::Centre => Err(format!("a label has no value to stand in: use `{key} = \"drop\"` or \"reject\"")),
-        other => Ok(number_policy(other)),
-    }
-}
-
-fn check_names(columns: &[Column], label: &Label, unit_column: Option<&str>) -> Result<(), SchemaError> {
+fn check_names(columns: &[Column], unit_column: Option<&str>) -> Result<(), SchemaError> {
     if unit_column == Some("") {
         return Err(SchemaError::Whole("`unit_column` is empty: name the column that says whose record a row is, or leave it out".into()));
     }
-    if let Some(empty) = label.columns().find(|name| name.is_empty()) {
-        return Err(SchemaError::Column {
-            column: empty.to_owned(),
-            problem: "a part of the label has no name: write its `column`".into(),
-        });
-    }
-    let names = columns.iter().map(|column| column.name.as_str()).chain(label.columns()).chain(unit_column);
-    match first_repeated(names) {
+    match first_repeated(columns.iter().map(|column| column.name.as_str()).chain(unit_column)) {
         None => Ok(()),
         Some(name) => Err(SchemaError::Column {
             column: name.to_owned(),
-            problem: "is described more than once: a column is a feature, the label or the unit column, and only one of them".into(),
+            problem: "is described more than once: a name stands once, under `[[columns]]` or as `unit_column`".into(),
         }),
     }
 }

@@ -8,11 +8,6 @@ tokens = ["?", ""]
 [csv]
 names = ["age", "ward", "smoker", "note", "died"]
 comment = "|"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-strip_suffix = "."
 [[columns]]
 name = "age"
 kind = "number"
@@ -33,15 +28,20 @@ kind = "boolean"
 [[columns]]
 name = "note"
 kind = "ignored"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 fn message(text: &str) -> String {
-    Schema::parse(text).unwrap_err().to_string()
+    Schema::asking("died ~ .", text).unwrap_err().to_string()
 }
 
 #[test]
 fn dimension_names_and_bounds_follow_from_the_text() {
-    let schema = Schema::parse(SMALL).unwrap();
+    let schema = Schema::asking("died ~ .", SMALL).unwrap();
     assert_eq!(schema.dimension(), 5);
     assert_eq!(schema.coefficient_names(), ["age", "ward=surgery", "ward=medicine", "smoker", "(intercept)"]);
     assert_eq!(schema.max_nonzeros(), 4);
@@ -52,7 +52,8 @@ fn dimension_names_and_bounds_follow_from_the_text() {
     assert!((schema.row_norm_bound() - 3.0).abs() < 1e-15);
     assert!((schema.max_abs_entry() - 3.0).abs() < 1e-15);
     assert_eq!(schema.label().column, "died");
-    assert!(schema.label().is_binary());
+    assert_eq!(schema.label().kind, LabelKind::Binary { positive: vec!["yes".into()] });
+    assert_eq!(schema.outcome(), [4]);
     assert_eq!(schema.unit_column(), None);
     let places = [0, 1, 2].map(|column| schema.design().unwrap().only_place(column));
     assert_eq!(places, [Some(0), Some(1), Some(3)]);
@@ -60,15 +61,15 @@ fn dimension_names_and_bounds_follow_from_the_text() {
 
 #[test]
 fn the_norm_bound_defaults_to_the_worst_case_and_never_exceeds_it() {
-    let without = Schema::parse(&SMALL.replace("norm_bound = 3.0", "")).unwrap();
+    let without = Schema::asking("died ~ .", &SMALL.replace("norm_bound = 3.0", "")).unwrap();
     assert!((without.row_norm_bound() - without.worst_case_norm()).abs() < 1e-15);
-    let generous = Schema::parse(&SMALL.replace("norm_bound = 3.0", "norm_bound = 100")).unwrap();
+    let generous = Schema::asking("died ~ .", &SMALL.replace("norm_bound = 3.0", "norm_bound = 100")).unwrap();
     assert!((generous.row_norm_bound() - generous.worst_case_norm()).abs() < 1e-15);
 }
 
 #[test]
-fn a_schema_without_intercept_has_one_entry_less() {
-    let schema = Schema::parse(&format!("intercept = false\n{SMALL}")).unwrap();
+fn a_formula_without_intercept_has_one_entry_less() {
+    let schema = Schema::asking("died ~ 0 + .", SMALL).unwrap();
     assert_eq!((schema.dimension(), schema.max_nonzeros(), schema.intercept()), (4, 3, None));
     assert_eq!(schema.coefficient_names().last().unwrap(), "smoker");
 }
@@ -103,8 +104,10 @@ fn report_per_changes_no_entry_and_no_bound() {
         ColumnKind::Number(rule) => *rule,
         other => panic!("{other:?}"),
     };
-    let (plain, per_ten) =
-        (Schema::parse(SMALL).unwrap(), Schema::parse(&SMALL.replace("scale = 20", "scale = 20\nreport_per = 10")).unwrap());
+    let (plain, per_ten) = (
+        Schema::asking("died ~ .", SMALL).unwrap(),
+        Schema::asking("died ~ .", &SMALL.replace("scale = 20", "scale = 20\nreport_per = 10")).unwrap(),
+    );
     let (before, after) = (number(&plain), number(&per_ten));
     assert_eq!((before.report_per, after.report_per), (1.0, 10.0));
     assert_eq!(NumberRule { report_per: 1.0, ..after }, before);
@@ -114,22 +117,22 @@ fn report_per_changes_no_entry_and_no_bound() {
 
 #[test]
 fn a_numeric_label_has_a_bound() {
-    let text = "[label]\ncolumn = \"power\"\nkind = \"number\"\nlower = 400\nupper = 500\ncentre = 450\nscale = 20";
-    let schema = Schema::parse(text).unwrap();
+    let text = "[[columns]]\nname = \"power\"\nkind = \"number\"\nlower = 400\nupper = 500\ncentre = 450\nscale = 20";
+    let schema = Schema::asking("power ~ .", text).unwrap();
     assert!((schema.max_abs_target() - 2.5).abs() < 1e-15);
     assert_eq!(schema.dimension(), 1);
-    assert!(!schema.label().is_binary());
 }
 
 #[test]
 fn a_label_of_several_classes_lists_each_once() {
-    let schema = |values: &str| Schema::parse(&format!("[label]\ncolumn = \"ward\"\nkind = \"classes\"\nvalues = {values}"));
+    let schema =
+        |values: &str| Schema::asking("ward ~ .", &format!("[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = {values}"));
     let three = schema("[\"a\", \"b\", \"c\"]").unwrap();
     assert_eq!(three.label().kind, LabelKind::Classes { values: ["a", "b", "c"].map(str::to_owned).to_vec() });
-    assert!((three.max_abs_target() - 2.0).abs() < f64::EPSILON && !three.label().is_binary());
+    assert!((three.max_abs_target() - 2.0).abs() < f64::EPSILON);
     for (values, problem) in [
-        ("[\"a\"]", "two classes or more"),
-        ("[]", "two classes or more"),
+        ("[\"a\"]", "one level"),
+        ("[]", "`values` is empty"),
         ("[\"a\", \"b\", \"a\"]", "`a` is listed twice"),
         ("[\"a\", \"\"]", "is missing"),
         ("[\"a\", \" a\"]", "`a` is listed twice"),
@@ -157,19 +160,21 @@ fn every_error_names_the_column_and_says_what_to_write() {
         ("missing = \"centre\"", "missing = \"mean\"", "unknown variant `mean`"),
         ("missing = \"zero\"", "missing = \"centre\"", "column `ward`: `missing = \"centre\"` is for numbers"),
         ("kind = \"category\"", "kind = \"one-hot\"", "column `ward`: unknown variant `one-hot`"),
+        ("[\"surgery\", \"medicine\"]", "[\"surgery\", \"?\"]", "column `ward`: no cell is ever `?`"),
+        ("[\"surgery\", \"medicine\"]", "[\"surgery\", \"\"]", "column `ward`: no cell is ever ``"),
+        ("false_values = [\"no\"]", "false_values = [\"no\", \"?\"]", "column `died`: no cell is ever `?`"),
         ("[\"surgery\", \"medicine\"]", "[]", "column `ward`: `values` is empty"),
         ("[\"surgery\", \"medicine\"]", "[\"a\", \"a\"]", "the level `a` is listed twice"),
         ("[\"surgery\", \"medicine\"]", "[\"1\", \"1.0\"]\nmatching = \"number\"", "two levels of `values` are the same number"),
         ("[\"surgery\", \"medicine\"]", "[\"1\", \"x\"]\nmatching = \"number\"", "the level `x` is no number"),
         ("kind = \"boolean\"", "kind = \"boolean\"\ntrue_values = []", "column `smoker`: `true_values` and `false_values`"),
-        ("kind = \"boolean\"", "kind = \"boolean\"\ntrue_values = [\"0\"]", "the text `0` is listed twice"),
+        ("false_values = [\"no\"]", "false_values = [\"YES\"]", "the text `yes` is listed twice"),
+        ("false_values = [\"no\"]\n", "", "column `died`: `true_values` and `false_values` stand together"),
         ("name = \"smoker\"", "name = \"age\"", "column `age`: is described more than once"),
         ("kind = \"ignored\"", "kind = \"ignored\"\nlower = 1", "column `note`: unknown field `lower`"),
         ("name = \"smoker\"", "", "entry 3 of `[[columns]]` needs `name"),
-        ("positive = [\"yes\"]", "positive = []", "column `died`: `positive` lists no text"),
-        ("positive = [\"yes\"]", "positive = [\"yes\"]\nnegative = [\"yes\"]", "the text `yes` is listed twice"),
-        ("positive = [\"yes\"]", "positive = [\"yes\"]\nmissing = \"zero\"", "column `died`: a label has no value to stand in"),
-        ("column = \"died\"", "", "`[label]` needs `column"),
+        ("norm_bound = 3.0", "label = 3", "`[label]` is no part of a schema"),
+        ("norm_bound = 3.0", "intercept = true", "`intercept` is no part of a schema"),
         ("norm_bound = 3.0", "norm_bound = 0.0", "`norm_bound` must be"),
         ("norm_bound = 3.0", "norm = 3.0", "unknown field `norm`"),
         ("norm_bound = 3.0", "unit_column = \"age\"", "column `age`: is described more than once"),
@@ -195,7 +200,9 @@ fn every_error_names_the_column_and_says_what_to_write() {
         assert!(error.contains(expected), "{to}: {error}");
     }
     assert!(message("norm_bound = ").contains("the schema cannot be read"));
-    assert!(message("intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]").contains("nothing to learn"));
+    assert!(message("version = 2").contains("nothing to learn"));
+    let alone = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\n";
+    assert!(Schema::asking("y ~ 0 + .", alone).unwrap_err().to_string().contains("nothing to learn"));
 }
 
 /// The keys that came later say what the absent ones have always meant.
@@ -203,13 +210,13 @@ fn every_error_names_the_column_and_says_what_to_write() {
 fn keys_for_files_have_the_old_meaning_by_default() {
     let stated = SMALL.replace("comment = \"|\"", "comment = \"|\"\ndecimal = \".\"\nencoding = \"UTF-8\"");
     assert_ne!(stated, SMALL);
-    assert_eq!(Schema::parse(&stated).unwrap(), Schema::parse(SMALL).unwrap());
+    assert_eq!(Schema::asking("died ~ .", &stated).unwrap(), Schema::asking("died ~ .", SMALL).unwrap());
 }
 
 #[test]
 fn a_date_is_a_number_in_days() {
-    let dated = Schema::parse(&SMALL.replacen("kind = \"number\"", "kind = \"date\"\nsince = \"2015-01-01\"", 1)).unwrap();
-    let plain = Schema::parse(SMALL).unwrap();
+    let dated = Schema::asking("died ~ .", &SMALL.replacen("kind = \"number\"", "kind = \"date\"\nsince = \"2015-01-01\"", 1)).unwrap();
+    let plain = Schema::asking("died ~ .", SMALL).unwrap();
     assert_eq!((dated.coefficient_names(), dated.dimension()), (plain.coefficient_names(), plain.dimension()));
     let (ColumnKind::Number(with), ColumnKind::Number(without)) = (&dated.columns()[0].kind, &plain.columns()[0].kind) else { panic!() };
     assert_eq!(NumberRule { date: None, ..*with }, *without);

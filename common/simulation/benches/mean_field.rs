@@ -58,7 +58,10 @@ fn adult() -> Option<&'static RecordTable> {
         let shared = std::env::var_os("DP_PVI_SHARED").map_or_else(|| root.join("../shared"), PathBuf::from);
         let files = ["adult.data.gz", "adult.test.gz"].map(|file| shared.join("data/adult").join(file));
         let schema = std::fs::read_to_string(root.join("deploy/experiments/adult.schema.toml")).unwrap();
-        let all = files.iter().all(|file| file.is_file()).then(|| load_public(&Schema::parse(&schema).unwrap(), &files, None).unwrap())?;
+        let all = files
+            .iter()
+            .all(|file| file.is_file())
+            .then(|| load_public(&Schema::asking("income ~ .", &schema).unwrap(), &files, None).unwrap())?;
         let rows: Vec<usize> = (0..ROWS).collect();
         Some(select_public(all.get().dimension(), &[(&all, &rows)]).into_inner())
     };

@@ -10,11 +10,6 @@ use super::history::{History, Member};
 use super::{document, page};
 
 const SCHEMA: &str = r#"
-[label]
-column = "y"
-kind = "binary"
-positive = ["1"]
-
 [[columns]]
 name = "a"
 kind = "number"
@@ -22,11 +17,16 @@ lower = -1
 upper = 1
 centre = 0
 scale = 1
+[[columns]]
+name = "y"
+kind = "boolean"
+true_values = ["1"]
+false_values = ["0"]
 "#;
 
 /// A run of natural gradients with two sites that declared so many units, which ended in this state.
 fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
-    let text = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 2\n\
+    let text = "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 2\n\
                 update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
     let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };
     let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();

@@ -101,14 +101,14 @@ fn a_mistake_in_the_schema_names_the_schema() {
     let fed = Fed::new(2, &Plan::default());
     let schema = fed.path("schema.toml");
     let good = std::fs::read_to_string(&schema).unwrap();
-    std::fs::write(&schema, good.replacen("kind = \"binary\"", "kind = binary", 1)).unwrap();
+    std::fs::write(&schema, good.replacen("kind = \"boolean\"", "kind = boolean", 1)).unwrap();
     let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"));
     let output = check.args(["check", "--config"]).arg(fed.config_path()).output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{log}");
     let first = log.lines().next().unwrap();
     assert!(first.contains(schema.to_str().unwrap()) && first.contains("TOML parse error"), "{log}");
-    assert!(log.contains(" | kind = binary") && !log.contains("\\n"), "{log}");
+    assert!(log.contains(" | kind = boolean") && !log.contains("\\n"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -559,7 +559,7 @@ fn check_compares_the_list_of_effects_with_the_sites_that_are_enrolled() {
     let (task, listed) = (fed.path("task.toml"), site_name(0));
     let text = std::fs::read_to_string(&task).unwrap();
     let formula = format!("[model]\nformula = \"y ~ (1 | site)\"\nsites = [\"{listed}\", \"unknown\"]\n");
-    std::fs::write(&task, text.replacen("[model]\n", &formula, 1)).unwrap();
+    std::fs::write(&task, text.replace("outcome = \"y\"\n", "").replacen("[model]\n", &formula, 1)).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-server"))
         .args(["check", "--config"])
         .arg(fed.config_path())

@@ -339,7 +339,7 @@ async fn what_is_taken_or_foreign_is_said() {
     fed.write_config(&Plan { rounds: 9, ..Plan::default() });
     assert_eq!(start(fed.config()).await.err().unwrap().code(), 7);
     // Wrong task and schema files.
-    std::fs::write(fed.path("schema.toml"), "[label]\ncolumn = 3").unwrap();
+    std::fs::write(fed.path("schema.toml"), "[[columns]]\nname = 3").unwrap();
     assert_eq!(start(fed.config()).await.err().unwrap().code(), 4);
     std::fs::remove_file(fed.path("schema.toml")).unwrap();
     assert!(start(fed.config()).await.err().unwrap().to_string().contains("schema.toml"));

@@ -38,7 +38,7 @@ async fn an_aggregated_task_without_a_summer_is_refused_by_name() {
     use crate::support::{Events, Fed, Plan};
 
     let fed = Fed::new(3, &Plan::default());
-    let task = "even_if_worthless = true\n[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+    let task = "even_if_worthless = true\n[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n\
                 [pvi]\nschedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"\n\
                 [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
                 [aggregation]\nsites = 3\nmax_units = 100\n";

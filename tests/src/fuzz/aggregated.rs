@@ -37,7 +37,7 @@ const START: Timestamp = Timestamp::from_millis(1_000_000);
 
 /// The task of the run.
 pub(super) fn task() -> ResolvedTask {
-    let text = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+    let text = "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = 3\ndropouts = 0\ncolluders = 1\nmax_units = 50\n";

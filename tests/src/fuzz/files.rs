@@ -29,9 +29,9 @@ fn context() -> ResolveContext<'static> {
 }
 
 /// The sample schema, small: the samples themselves would be long inputs.
-pub(super) const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n\
+pub(super) const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n\
     [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
-const TASK: &str = "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+const TASK: &str = "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n\
     [pvi]\nschedule = \"synchronous\"\nrounds = 2\nupdate = \"natural-gradient\"\n\
     [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
 
@@ -84,13 +84,13 @@ pub(super) fn formulas() -> Vec<Vec<u8>> {
     all.map(|text| text.as_bytes().to_vec()).into()
 }
 
-const FORMULA_SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -0.9\nupper = 1\n\
+const FORMULA_SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -0.9\nupper = 1\n\
                               centre = 0\nscale = 1\nmissing = \"indicator\"\n[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n";
 
 /// A formula of a task. One that is accepted has a canonical text that means the same.
 pub(super) fn read_formulas(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    let schema = Schema::parse(FORMULA_SCHEMA).expect("it is a schema");
+    let schema = Schema::asking("y ~ .", FORMULA_SCHEMA).expect("it is a schema");
     let sites = ["north".to_owned(), "south".to_owned()];
     match schema.clone().with_formula(text, &sites) {
         Ok(found) => {
@@ -176,7 +176,7 @@ pub(super) fn read_records(bytes: &[u8]) {
     let mut input = Input(bytes);
     let name = ["a.csv", "a.csv.gz", "a.parquet"][usize::from(input.byte()) % 3];
     let file = written(name, input.0);
-    let schema = Schema::parse(SCHEMA).expect("the schema is valid");
+    let schema = Schema::asking("y ~ .", SCHEMA).expect("the schema is valid");
     drop(dp_pvi_data::load(&schema, &[&file]));
     drop(dp_pvi_data::inspect(&schema, &[&file]));
     drop(dp_pvi_data::load_for_prediction(&schema, &[&file]));

@@ -5,7 +5,7 @@ use dp_pvi_schema::Schema;
 
 use super::{Input, files};
 
-const PERSONS: &str = "unit_column = \"p\"\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n\
+const PERSONS: &str = "unit_column = \"p\"\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n\
     [[columns]]\nname = \"a\"\nkind = \"category\"\nvalues = [\"u\", \"v\"]\nmissing = \"zero\"\n";
 const DOCWORD: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 4\ndocument_length = 10\n";
 const TEXT: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"text\"\nvocabulary = [\"war\", \"peace\"]\ndocument_length = 6\n";

@@ -32,7 +32,7 @@ use ed25519_dalek::Signer;
 use super::{Input, aggregated};
 
 const NAMES: [&str; 3] = ["alpha", "beta", "judge"];
-pub(super) const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n\
+pub(super) const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n\
     [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
 pub(super) fn task(mark: u8) -> ResolvedTask {
@@ -42,7 +42,7 @@ pub(super) fn task(mark: u8) -> ResolvedTask {
         _ => "schedule = \"asynchronous\"\nsweeps = 2\nmax_staleness = 1\nupdate = \"dp-optimisation\"\nsteps = 2",
     };
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "fuzz", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };

@@ -13,8 +13,9 @@ use serde_json::Value;
 
 const SITES: usize = 5;
 
-const NATURAL_GRADIENT: (&str, &str) = ("family = \"logistic-regression\"", "update = \"natural-gradient\"");
-const VIPS: (&str, &str) = ("family = \"logistic-regression\"\napproximation = \"full-covariance\"", "update = \"vips\"");
+const NATURAL_GRADIENT: (&str, &str) = ("family = \"logistic-regression\"\nformula = \"y ~ 0 + .\"", "update = \"natural-gradient\"");
+const VIPS: (&str, &str) =
+    ("family = \"logistic-regression\"\nformula = \"y ~ 0 + .\"\napproximation = \"full-covariance\"", "update = \"vips\"");
 
 /// `task.toml` of an aggregated run: one site may collude, and `dropouts` may be missing.
 fn task((model, pvi): (&str, &str), rounds: u32, dropouts: u32, epsilon: f64) -> String {

@@ -15,7 +15,7 @@ const ROUNDS: usize = 6;
 /// Rounds take a second at least (the release tick), so that a test can act between them.
 fn federation() -> (Federation, Vec<Party>) {
     let task = format!(
-        "even_if_worthless = true\n[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+        "even_if_worthless = true\n[model]\nfamily = \"logistic-regression\"\nformula = \"y ~ 0 + .\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\nrelease_tick_seconds = 1\nupdate = \"natural-gradient\"\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 2.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = {SITES}\ncolluders = 1\nmax_units = 100\n"

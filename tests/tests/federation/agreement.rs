@@ -19,7 +19,7 @@ fn sites() -> Vec<Party> {
 
 fn federation(pvi: &str, epsilon: &str, parties: &[Party]) -> Federation {
     let task = format!(
-        "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n\
+        "[model]\nfamily = \"logistic-regression\"\nformula = \"y ~ 0 + .\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n\
          schedule = \"synchronous\"\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     Federation::new(&task, &Task { schedule: Schedule::Synchronous(1), ..Task::default() }.schema(3), parties)

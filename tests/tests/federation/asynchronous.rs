@@ -26,7 +26,7 @@ const STALENESS: u64 = 2;
 
 fn task(sweeps: u32, update: &str, epsilon: &str) -> String {
     format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"asynchronous\"\nsweeps = {sweeps}\n\
+        "[model]\nfamily = \"logistic-regression\"\nformula = \"y ~ 0 + .\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"asynchronous\"\nsweeps = {sweeps}\n\
          max_staleness = {STALENESS}\nexpected_sites = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}\
          delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     )

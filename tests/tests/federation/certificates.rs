@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 /// Sampled steps, in two rounds: loss distributions, and two directions or one.
 fn task(adjacency: &str) -> String {
     format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 2\n\
+        "[model]\nfamily = \"logistic-regression\"\nformula = \"y ~ 0 + .\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 2\n\
          update = \"dp-optimisation\"\nsteps = 20\noptimizer = \"adam\"\nlearning_rate = 0.02\nclip_norm = 5.0\nsampling_rate = 0.1\n\
          [privacy]\nunit = \"record\"\nadjacency = \"{adjacency}\"\nepsilon = 3.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     )

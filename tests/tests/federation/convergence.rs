@@ -26,7 +26,7 @@ fn federation(trust: &str, rule: &str, tick: u32) -> (Federation, Vec<Party>) {
         "max_units = 1000000\n".to_owned()
     };
     let task = format!(
-        "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\nformula = \"y ~ 0 + .\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\nrelease_tick_seconds = {tick}\nupdate = \"natural-gradient\"\n{rule}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 40.0\ndelta = 1e-5\ntrust = \"{trust}\"\n{aggregation}"
     );

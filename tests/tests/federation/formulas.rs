@@ -6,13 +6,18 @@ use nalgebra::{DMatrix, DVector};
 
 const FORMULA: &str = "y ~ x0*x1 + bin(x2, [-0.5, 0.5]) + poly(x3, 2)";
 
-/// The schema without `intercept`, which a formula says.
+/// The schema of a task.
 fn schema(task: &Task) -> String {
-    task.schema(4).replace("intercept = false\n", "")
+    task.schema(4)
+}
+
+/// The text of a task without what it predicts.
+fn without_formula(task: &str) -> String {
+    task.replace("formula = \"y ~ 0 + .\"\n", "")
 }
 
 fn with_formula(task: &Task) -> String {
-    task.toml().replacen("[model]\n", &format!("[model]\nformula = \"{FORMULA}\"\n"), 1)
+    without_formula(&task.toml()).replacen("[model]\n", &format!("[model]\nformula = \"{FORMULA}\"\n"), 1)
 }
 
 /// A record's row, written down a second time: intercept, x0, x1, the two upper bins, P1 and P2 over the range, x0 x1.
@@ -116,8 +121,8 @@ fn an_offset_is_added_to_predictions_and_has_no_coefficient() {
         ..Task::default()
     };
     let sites = records.sites(&[35, 25], task.likelihood);
-    let text = task.toml().replacen("[model]\n", "[model]\nformula = \"y ~ x0 + offset(scale(x1, 1, 2))\"\n", 1);
-    let federation = Federation::new(&text, &task.schema(2).replace("intercept = false\n", ""), &sites);
+    let text = without_formula(&task.toml()).replacen("[model]\n", "[model]\nformula = \"y ~ x0 + offset(scale(x1, 1, 2))\"\n", 1);
+    let federation = Federation::new(&text, &task.schema(2), &sites);
     complete(&federation, &sites);
     let x = DMatrix::from_fn(60, 2, |i, j| if j == 0 { 1.0 } else { records.x[i][0] });
     let rest = DVector::from_fn(60, |i, _| records.y[i] - (records.x[i][1] - 1.0) / 2.0);
@@ -158,8 +163,8 @@ fn effects_of_sites_and_their_scale_are_those_of_coordinate_ascent() {
     };
     let sites = records.sites(&[30, 40, 20], task.likelihood);
     let named = "[model]\nformula = \"y ~ x0 + (1 | site)\"\nsites = [\"site-3\", \"site-1\", \"site-2\"]\n";
-    let text = task.toml().replacen("[model]\n", named, 1);
-    let federation = Federation::new(&text, &task.schema(1).replace("intercept = false\n", ""), &sites);
+    let text = without_formula(&task.toml()).replacen("[model]\n", named, 1);
+    let federation = Federation::new(&text, &task.schema(1), &sites);
     let (code, out, err) = outcome(&mut federation.server_command(&["check"]));
     assert!(code == 0 && out.contains("scale learned, 0.5 at first"), "{out}{err}");
     complete(&federation, &sites);
@@ -207,9 +212,9 @@ fn a_private_run_learns_the_scale_of_a_curve_and_of_the_sites() {
     let sites = records.sites(&[80, 80, 80], task.likelihood);
     let named = "[model]\nformula = \"y ~ x0 + s(x1, k = 5) + (1 | site)\"\nsites = [\"site-1\", \"site-2\", \"site-3\"]\n";
     let priors = "[[model.priors]]\nterm = \"(1 | site)\"\nrate = 0.1\n[pvi]\n";
-    let text = task.toml().replacen("[model]\n", named, 1).replacen("[pvi]\n", priors, 1);
+    let text = without_formula(&task.toml()).replacen("[model]\n", named, 1).replacen("[pvi]\n", priors, 1);
     let text = text.replace("update = \"dp-optimisation\"", "update = \"natural-gradient\"");
-    let federation = Federation::new(&text, &task.schema(2).replace("intercept = false\n", ""), &sites);
+    let federation = Federation::new(&text, &task.schema(2), &sites);
     complete(&federation, &sites);
     let document = federation.posterior();
     let scales = document["scales"].as_array().unwrap();
@@ -226,9 +231,9 @@ fn private_steps_learn_the_scales_of_curves() {
     let records = Records::generated(240, 2, 0);
     let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };
     let sites = records.sites(&[80, 80, 80], task.likelihood);
-    let text = task.toml().replacen("[model]\n", "[model]\nformula = \"y ~ s(x0, k = 5) + s(x1)\"\n", 1);
+    let text = without_formula(&task.toml()).replacen("[model]\n", "[model]\nformula = \"y ~ s(x0, k = 5) + s(x1)\"\n", 1);
     assert!(text.contains("update = \"dp-optimisation\""), "{text}");
-    let federation = Federation::new(&text, &task.schema(2).replace("intercept = false\n", ""), &sites);
+    let federation = Federation::new(&text, &task.schema(2), &sites);
     complete(&federation, &sites);
     let document = federation.posterior();
     let scales = document["scales"].as_array().unwrap();

@@ -24,7 +24,7 @@ struct Fit<'a> {
     model: String,
     /// Key `formula`.
     formula: &'a str,
-    /// Section `[label]`.
+    /// Columns of the outcome, without the first `[[columns]]`.
     label: String,
     /// Keys of `[pvi]`.
     updates: &'a str,
@@ -55,7 +55,7 @@ impl Fit<'_> {
              [pvi]\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.model, self.formula, self.updates
         );
-        let mut schema = format!("[label]\n{}\n", self.label);
+        let mut schema = format!("[[columns]]\n{}\n", self.label);
         for name in self.columns {
             let (lower, upper) = if *name == "z" { (0, 10) } else { (-10, 10) };
             // Writing to a string cannot fail.
@@ -113,13 +113,13 @@ fn fit<'a>(all: &Value, part: &Value, keys: &[&str], model: &str, label: &str, f
 fn classes_and_counts_end_where_other_programs_do() {
     let Some(all) = oracle() else { return };
     let part = &all["multinomial"];
-    let label = "column = \"y\"\nkind = \"classes\"\nvalues = [\"0\", \"1\", \"2\"]";
+    let label = "name = \"y\"\nkind = \"category\"\nvalues = [\"0\", \"1\", \"2\"]";
     let model = "family = \"multinomial-regression\"\nclasses = 3";
     let found = fit(&all, part, &["target"], model, label, "y ~ x1 + x2", "y").run();
     near(&coefficients(&found), &numbers(&part["oracle"]), &part["tolerance_sd"]);
 
     let part = &all["ordinal"];
-    let label = "column = \"y\"\nkind = \"classes\"\nvalues = [\"1\", \"2\", \"3\", \"4\"]";
+    let label = "name = \"y\"\nkind = \"category\"\nvalues = [\"1\", \"2\", \"3\", \"4\"]";
     let model = "family = \"ordinal-regression\"\nclasses = 4\nthreshold_mean = [0.0, 0.5]\nthreshold_scale = [10.0, 10.0]";
     let mut found = coefficients(&fit(&all, part, &["target"], model, label, "y ~ x1 + x2", "y").run());
     // α_j = α_(j−1) + softplus(κ_j); its standard deviation is at least the smallest of its parts'.
@@ -130,13 +130,13 @@ fn classes_and_counts_end_where_other_programs_do() {
 
     let part = &all["negative_binomial"];
     let model = format!("family = \"negative-binomial-regression\"\ndispersion = {}", part["dispersion"]);
-    let label = "column = \"y\"\nkind = \"number\"\nlower = 0\nupper = 1000\ncentre = 0\nscale = 1";
+    let label = "name = \"y\"\nkind = \"number\"\nlower = 0\nupper = 1000\ncentre = 0\nscale = 1";
     let found = fit(&all, part, &["target"], &model, label, "y ~ x1 + x2", "y").run();
     near(&coefficients(&found), &numbers(&part["oracle"]), &part["tolerance_sd"]);
 
     let part = &all["robust"];
     let model = format!("family = \"robust-regression\"\ndegrees_of_freedom = {}\nscale = {}", part["nu"], part["noise_sd"]);
-    let label = "column = \"y\"\nkind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1";
+    let label = "name = \"y\"\nkind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1";
     let found = fit(&all, part, &["target"], &model, label, "y ~ x1 + x2", "y").run();
     near(&coefficients(&found), &numbers(&part["oracle"]), &part["tolerance_sd"]);
 }
@@ -147,7 +147,9 @@ fn survival_times_end_where_other_programs_do() {
     let part = &all["survival"];
     let upper = numbers(&part["time"]).into_iter().fold(0.0, f64::max);
     let label = |upper: f64| {
-        format!("kind = \"survival\"\ntime = {{ column = \"t\", lower = 0.0001, upper = {upper:?} }}\nevent = {{ column = \"died\" }}")
+        format!(
+            "name = \"t\"\nkind = \"number\"\nlower = 0.0001\nupper = {upper:?}\ncentre = 0\nscale = 1\n[[columns]]\nname = \"died\"\nkind = \"boolean\""
+        )
     };
     let mut cuts = numbers(&part["cuts"]);
     let last = cuts.last_mut().unwrap();
@@ -177,7 +179,7 @@ fn effects_of_sites_end_where_glmer_does() {
     names.dedup();
     let sites = of.iter().map(|name| names.iter().position(|own| own == name).unwrap()).collect();
     let model = format!("family = \"logistic-regression\"\nsites = {names:?}");
-    let label = "column = \"y\"\nkind = \"binary\"\npositive = [\"1\"]";
+    let label = "name = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]";
     let mut fit = fit(&all, part, &["target"], &model, label, "y ~ x1 + (1 | site)", "y");
     (fit.updates, fit.sites) = (ROUNDS, (sites, names));
     let document = fit.run();
@@ -203,7 +205,7 @@ fn a_smooth_curve_ends_where_gam_does() {
     let fit = Fit {
         model: format!("family = \"linear-regression\"\nnoise_sd = {}", part["noise_sd"]),
         formula: &formula,
-        label: "column = \"y\"\nkind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1".into(),
+        label: "name = \"y\"\nkind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1".into(),
         updates: ROUNDS,
         columns: &["z"],
         sites: thirds(rows.len()),

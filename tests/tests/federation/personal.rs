@@ -25,7 +25,7 @@ fn natural_gradients(trust: &str) -> String {
         "max_units = 1000000\n"
     };
     format!(
-        "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n\
+        "[model]\nfamily = \"logistic-regression\"\nformula = \"y ~ 0 + .\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n\
          schedule = \"synchronous\"\nrounds = 5\nupdate = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n\
          epsilon = 2.0\ndelta = 1e-5\ntrust = \"{trust}\"\n{aggregation}"
     )

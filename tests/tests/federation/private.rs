@@ -106,7 +106,7 @@ fn predictions(federation: &Federation) {
 #[test]
 fn three_classes_are_learned_judged_and_named() {
     let schema = Data::Wards.schema();
-    let task = "name = \"wards\"\n[model]\nfamily = \"neural-network\"\nhidden = [10]\nsamples = 2\nclasses = 3\n\
+    let task = "name = \"wards\"\n[model]\nfamily = \"neural-network\"\nformula = \"y ~ 0 + .\"\nhidden = [10]\nsamples = 2\nclasses = 3\n\
                 [schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"dp-optimisation\"\n\
                 steps = 60\noptimizer = \"adam\"\nlearning_rate = 0.02\nclip_norm = 5.0\nsampling_rate = 0.2\n\
                 [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 4.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
@@ -275,7 +275,7 @@ fn vectors_longer_than_a_message_travel_in_chunks() {
     let task = Task { schedule: Schedule::Sequential(1), ..Task::default() };
     let levels: Vec<_> = (0..LEVELS).map(|i| format!("\"{i:x}\"")).collect();
     let schema = format!(
-        "intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n[[columns]]\nname = \"c\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n",
+        "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"c\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n",
         levels.join(",")
     );
     let csv: String = std::iter::once("c,y\n".to_owned()).chain((0..50).map(|i| format!("{:x},{}\n", i * 1000, i % 2))).collect();

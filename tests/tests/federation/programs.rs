@@ -45,9 +45,8 @@ fn data() -> Data {
     Data { all, sites }
 }
 
-fn schema(intercept: bool) -> String {
-    let mut text =
-        format!("intercept = {intercept}\n[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"mild\", \"moderate\", \"severe\"]\n");
+fn schema() -> String {
+    let mut text = String::from("[[columns]]\nname = \"y\"\nkind = \"category\"\nvalues = [\"mild\", \"moderate\", \"severe\"]\n");
     for j in 0..3 {
         // Writing to a string cannot fail.
         let _ = write!(text, "[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");
@@ -64,8 +63,8 @@ fn task(model: &str) -> String {
 }
 
 /// Name, mean and standard deviation of every coefficient.
-fn fitted(model: &str, intercept: bool, sites: &[Party]) -> Vec<(String, f64, f64)> {
-    let federation = Federation::new(&task(model), &schema(intercept), sites);
+fn fitted(model: &str, sites: &[Party]) -> Vec<(String, f64, f64)> {
+    let federation = Federation::new(&task(model), &schema(), sites);
     complete(&federation, sites);
     let document = federation.posterior();
     let of = |c: &serde_json::Value| (c["name"].as_str().unwrap().to_owned(), c["mean"].as_f64().unwrap(), c["sd"].as_f64().unwrap());
@@ -100,7 +99,7 @@ fn multinomial_regression_ends_where_nnet_does() {
                   fit <- nnet::multinom(y ~ x0 + x1 + x2, d, trace = FALSE, maxit = 1000, reltol = 1e-14)
                   cat(sprintf('%.12g\\n', t(coef(fit)[, c(2, 3, 4, 1)])), sep = '')";
     let Some(expected) = asked(script, "nnet", &all) else { return };
-    check(&fitted("family = \"multinomial-regression\"", true, &sites), &expected, MULTINOMIAL);
+    check(&fitted("family = \"multinomial-regression\"\noutcome = \"y\"", &sites), &expected, MULTINOMIAL);
 }
 
 /// Thresholds are compared themselves: they are no linear function of what the task names, but that of its mean is near.
@@ -111,7 +110,8 @@ fn ordinal_regression_ends_where_polr_does() {
                   fit <- MASS::polr(y ~ x0 + x1 + x2, d, control = list(reltol = 1e-14))
                   cat(sprintf('%.12g\\n', c(coef(fit), fit$zeta)), sep = '')";
     let Some(expected) = asked(script, "MASS", &all) else { return };
-    let mut found = fitted("family = \"ordinal-regression\"\nthreshold_mean = [0.0, 0.0]\nthreshold_scale = [10.0, 10.0]", false, &sites);
+    let mut found =
+        fitted("family = \"ordinal-regression\"\noutcome = \"y\"\nthreshold_mean = [0.0, 0.0]\nthreshold_scale = [10.0, 10.0]", &sites);
     let (first, step) = (found[3].1, found[4].1);
     // Var of α_2 is that of its linearisation, of which that of κ_2 is a part: the smaller standard deviation is the stricter test.
     found[4].1 = first + step.exp().ln_1p();

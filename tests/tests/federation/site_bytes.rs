@@ -46,11 +46,11 @@ use parquet::schema::parser::parse_message_type;
 const SCHEMA: &str = r##"
 [csv]
 comment = "#"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-negative = ["no"]
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -359,7 +359,7 @@ fn resolve_for(sites: u32, text: &str, schema: &str) -> ResolvedTask {
 }
 
 fn plain_task() -> String {
-    "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"dp-optimisation\"\n\
+    "[model]\nfamily = \"logistic-regression\"\noutcome = \"died\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"dp-optimisation\"\n\
      [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         .into()
 }

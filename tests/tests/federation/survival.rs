@@ -38,10 +38,11 @@ fn data(entries: bool) -> Data {
 }
 
 fn schema(entries: bool) -> String {
-    let entry = if entries { "entry = { column = \"since\", lower = 0, upper = 8 }\n" } else { "" };
+    let entry =
+        if entries { "[[columns]]\nname = \"since\"\nkind = \"number\"\nlower = 0\nupper = 8\ncentre = 0\nscale = 1\n" } else { "" };
     let column = |j| format!("[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");
     format!(
-        "[label]\nkind = \"survival\"\ntime = {{ column = \"t\", lower = 0.01, upper = 8 }}\nevent = {{ column = \"died\" }}\n{entry}{}{}",
+        "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0.01\nupper = 8\ncentre = 0\nscale = 1\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\n{entry}{}{}",
         column(0),
         column(1)
     )

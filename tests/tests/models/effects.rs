@@ -7,13 +7,6 @@ use dp_pvi_schema::Schema;
 
 const SCHEMA: &str = r#"
 version = 2
-[label]
-column = "visits"
-kind = "number"
-lower = 0
-upper = 20
-centre = 0
-scale = 1
 [[columns]]
 name = "age"
 kind = "number"
@@ -44,6 +37,13 @@ reference = "b"
 [[columns]]
 name = "smoker"
 kind = "boolean"
+[[columns]]
+name = "visits"
+kind = "number"
+lower = 0
+upper = 20
+centre = 0
+scale = 1
 "#;
 
 fn schema(formula: &str) -> Schema {

@@ -44,15 +44,15 @@ impl ModelOptions for GammaRegression {
 }
 
 impl ModelRules for GammaRegression {
-    /// The label is the number itself: a centre or a scale would make another number of it, which may not be positive.
+    /// The outcome is the number itself: a centre or a scale would make another number of it, which may not be positive.
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require(positive(self.shape), "shape must be a number between 1e-30 and 1e30")?;
-        let LabelKind::Number(rule) = &schema.label().kind else {
-            return require(false, "gamma-regression predicts a number: give the schema's label kind = \"number\"");
+        let LabelKind::Number { rule, .. } = &schema.label().kind else {
+            return require(false, "gamma-regression predicts a number: name a column with kind = \"number\" before `~`");
         };
         require(
             rule.lower > 0.0 && [1.0, 2.0].iter().all(|y| (rule.decode(*y) - y).abs() < 1e-12),
-            "gamma-regression predicts a positive number: give the schema's label lower above 0, centre = 0, scale = 1 and no transform",
+            "gamma-regression predicts a positive number: give the outcome's column lower above 0, centre = 0, scale = 1 and no transform",
         )
     }
 

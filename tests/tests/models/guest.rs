@@ -30,9 +30,8 @@ use super::gamma::GammaRegression;
 const TRUTH: [f64; 2] = [0.8, -0.5];
 const SHAPE: u32 = 4;
 
-const SCHEMA: &str = "intercept = false
-[label]
-column = \"y\"
+const SCHEMA: &str = "[[columns]]
+name = \"y\"
 kind = \"number\"
 lower = 0.001
 upper = 1000
@@ -75,8 +74,9 @@ const CONTEXT: ResolveContext<'_> = ResolveContext { name: "guest", update_deadl
 
 fn raw(model: &str, pvi: &str, privacy: &str) -> Result<RawTask, String> {
     install();
+    let question = if model.contains("formula") { "" } else { "formula = \"y ~ 0 + .\"\n" };
     let text = format!(
-        "name = \"guest\"\n[model]\nfamily = \"gamma-regression\"\n{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\n\
+        "name = \"guest\"\n[model]\nfamily = \"gamma-regression\"\n{question}{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\n\
          unit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}"
     );
     RawTask::parse(&text).map_err(|error| error.to_string())
@@ -277,8 +277,9 @@ fn a_guests_offsets_and_weights_count() {
         format!("[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = {lower}\nupper = {upper}\ncentre = 0\nscale = 1\n")
     };
     let columns = column("x0", -1, 1) + &column("x1", -1, 1) + &column("days", 1, 90) + &column("w", 0, 2);
-    let schema =
-        format!("version = 2\n[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = 0.001\nupper = 100000\ncentre = 0\nscale = 1\n{columns}");
+    let schema = format!(
+        "version = 2\n[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = 0.001\nupper = 100000\ncentre = 0\nscale = 1\n{columns}"
+    );
     let model = "shape = 4.0\napproximation = \"full-covariance\"\nformula = \"y ~ x0 + x1 + offset(log(days))\"\nweights = \"w\"";
     let raw = raw(model, "schedule = \"sequential\"\nsweeps = 12\nupdate = \"pvi\"", "").unwrap();
     let task = raw.resolve(&schema, CONTEXT).unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use dp_pvi_posterior::task::{RawTask, ResolveContext};
 use dp_pvi_tests::place::root;
 
-const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n\
+const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n\
     [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
 /// Rows of the table of `carried_state.md`: updates, states, and why.
@@ -25,7 +25,7 @@ fn accepted(update: &str, state: &str) -> Result<(), String> {
     let shards = if matches!(update, "local-averaging" | "virtual-clients") { "shards = 3\n" } else { "" };
     let unit = if update == "client-level" { "site" } else { "record" };
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"{update}\"\n{shards}clip_norm = 1.0\nstate = \"{state}\"\n\
          [privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );

@@ -125,20 +125,20 @@ fn keys_of(schema: &str) -> Vec<String> {
 /// programs have the same test beside their parsers.)
 #[test]
 fn every_key_of_a_schema_stands_in_a_sample() {
-    let label = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n";
+    let label = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n";
     let with_column = |column: &str| format!("{label}[[columns]]\nname = \"x\"\n{column}\nno_such_key = 1\n");
     let range = "lower = 0\nupper = 1\ncentre = 0\nscale = 1";
-    let mut keys: Vec<String> = ["name", "kind", "column"].map(str::to_owned).to_vec();
+    let mut keys: Vec<String> = ["name", "kind"].map(str::to_owned).to_vec();
     for text in [
         format!("no_such_key = 1\n{label}"),
         format!("{label}[csv]\nno_such_key = 1\n"),
         format!("{label}[missing]\nno_such_key = 1\n"),
         format!("{label}no_such_key = 1\n"),
-        format!("[label]\ncolumn = \"y\"\nkind = \"number\"\n{range}\nno_such_key = 1\n"),
-        "[label]\ncolumn = \"y\"\nkind = \"classes\"\nvalues = [\"a\", \"b\"]\nno_such_key = 1\n".into(),
-        "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1, no_such_key = 1 }\nevent = { column = \"d\" }\n"
+        format!("[[columns]]\nname = \"y\"\nkind = \"number\"\n{range}\nno_such_key = 1\n"),
+        "[[columns]]\nname = \"y\"\nkind = \"category\"\nvalues = [\"a\", \"b\"]\nno_such_key = 1\n".into(),
+        "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 1\nno_such_key = 1\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n"
             .into(),
-        "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1 }\nevent = { column = \"d\", no_such_key = 1 }\n"
+        "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\nno_such_key = 1\n"
             .into(),
         with_column(&format!("kind = \"number\"\n{range}")),
         with_column("kind = \"category\"\nvalues = [\"a\", \"b\"]"),

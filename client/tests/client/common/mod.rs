@@ -21,12 +21,6 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 
 pub(crate) const SCHEMA: &str = r#"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-negative = ["no"]
-
 [[columns]]
 name = "age"
 kind = "number"
@@ -34,6 +28,11 @@ lower = 0
 upper = 110
 centre = 50
 scale = 20
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 /// An authority and the server's identity.
@@ -189,7 +188,7 @@ impl Outcome {
 /// A resolved task for [`SCHEMA`].
 pub(crate) fn task(update: &str, privacy: &str) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "lung-fed", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
@@ -202,7 +201,7 @@ pub(crate) fn private_task(epsilon: f64) -> ResolvedTask {
 /// Four sites, three honest ones counted on, one that may collude.
 pub(crate) fn aggregated_task(epsilon: f64) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n\
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = 4\ncolluders = 1\nmax_units = 100\n"
     );

@@ -26,7 +26,7 @@ pub(crate) struct Length {
 }
 
 impl Length {
-    /// For records as a schema describes them, without a formula.
+    /// For records as a schema's formula makes them.
     pub(crate) fn of(schema: &Schema) -> Self {
         let most = schema.max_nonzeros() as usize;
         let entries = if matches!(schema.content(), Content::Documents(_)) { most.min(WORDS) } else { most };

@@ -22,8 +22,8 @@ fn table(units: u32) -> RecordTable {
 /// Three numbers a record; whose record it is, if `unit` is a key of a schema that says so.
 fn schema(unit: &str) -> Schema {
     let column = |name| format!("[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n");
-    let label = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n";
-    Schema::parse(&format!("version = 2\nnorm_bound = 2.0\n{unit}\n{label}{}", ["a", "b", "c"].map(column).concat())).unwrap()
+    let label = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n";
+    Schema::asking("y ~ .", &format!("version = 2\nnorm_bound = 2.0\n{unit}\n{label}{}", ["a", "b", "c"].map(column).concat())).unwrap()
 }
 
 const PERSONS: &str = "unit_column = \"person\"";

@@ -10,10 +10,6 @@ use parquet::schema::parser::parse_message_type;
 use std::sync::Arc;
 
 const SCHEMA: &str = r#"
-[label]
-column = "y"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "x"
 kind = "number"
@@ -22,6 +18,11 @@ upper = 1
 centre = 0
 scale = 1
 missing = "centre"
+[[columns]]
+name = "y"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 fn file() -> Vec<u8> {
@@ -40,7 +41,7 @@ fn file() -> Vec<u8> {
 
 #[test]
 fn no_damaged_byte_panics() {
-    let schema = Schema::parse(SCHEMA).unwrap();
+    let schema = Schema::asking("y ~ .", SCHEMA).unwrap();
     let bytes = file();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("damaged.parquet");

@@ -7,11 +7,11 @@ use dp_pvi_data::{DataError, inspect, load, load_for_prediction, load_for_run};
 use dp_pvi_schema::Schema;
 use tempfile::TempDir;
 
-const SCHEMA: &str = "other_columns = \"ignore\"\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n";
+const SCHEMA: &str = "other_columns = \"ignore\"\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n";
 const FIRST: &str = "x,y\n1,0\n2,1\n3,0\n";
 
 fn schema() -> Schema {
-    Schema::parse(SCHEMA).unwrap()
+    Schema::asking("y ~ .", SCHEMA).unwrap()
 }
 
 fn write(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -189,7 +189,7 @@ fn few_records_may_be_alike() {
 /// A person's records are one unit, wherever they stand.
 #[test]
 fn of_persons_a_copy_is_refused_and_a_later_export_is_shown() {
-    let schema = Schema::parse(&format!("unit_column = \"id\"\n{SCHEMA}")).unwrap();
+    let schema = Schema::asking("y ~ .", &format!("unit_column = \"id\"\n{SCHEMA}")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (one, later) = (write(&folder, "a.csv", with_ids(0..50)), write(&folder, "b.csv", with_ids(0..60)));
     load_for_run(&schema, &[one.clone(), later.clone()], &[1; 32]).unwrap();

@@ -9,11 +9,6 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 const SCHEMA: &str = r#"
-[label]
-column = "y"
-kind = "binary"
-positive = ["já"]
-negative = ["nein"]
 [[columns]]
 name = "crp"
 kind = "number"
@@ -37,6 +32,11 @@ upper = 10000
 centre = 100
 scale = 365
 missing = "zero"
+[[columns]]
+name = "y"
+kind = "boolean"
+true_values = ["já"]
+false_values = ["nein"]
 "#;
 
 /// One record of a file: number, ward, date, label.
@@ -44,7 +44,7 @@ type Record = (Option<f64>, &'static str, Option<(u16, u8, u8)>, bool);
 
 fn schema(csv: &str, format: &str) -> Schema {
     let dated = SCHEMA.replace("since = ", &format!("format = \"{format}\"\nsince = "));
-    Schema::parse(&format!("[csv]\n{csv}\n{dated}")).unwrap()
+    Schema::asking("y ~ .", &format!("[csv]\n{csv}\n{dated}")).unwrap()
 }
 
 fn text(records: &[Record], delimiter: char, decimal: &str, format: &str) -> String {

@@ -6,11 +6,6 @@ use dp_pvi_schema::{ColumnKind, Schema};
 use std::path::PathBuf;
 
 const SCHEMA: &str = r#"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-missing = "drop"
 [[columns]]
 name = "age"
 kind = "number"
@@ -34,6 +29,12 @@ values = ["a", "b"]
 missing = "indicator"
 [[columns]]
 name = "smoker"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
+missing = "drop"
+[[columns]]
+name = "died"
 kind = "boolean"
 true_values = ["yes"]
 false_values = ["no"]
@@ -83,7 +84,7 @@ fn cells_become_the_rows_of_the_formula() {
 
 #[test]
 fn one_data_set_has_one_fingerprint_whatever_is_asked_of_it() {
-    let (plain, asked) = (Schema::parse(SCHEMA).unwrap(), by_formula(SCHEMA));
+    let (plain, asked) = (Schema::asking("died ~ .", SCHEMA).unwrap(), by_formula(SCHEMA));
     let (_folder, files) = file(ROWS);
     let read = load_for_run(&plain, &files, &[1; 32]).unwrap();
     assert_eq!(read.fingerprint, load_for_run(&asked, &files, &[1; 32]).unwrap().fingerprint);
@@ -100,7 +101,7 @@ fn rows_of_cells_are_those_of_the_files() {
         let (_folder, files) = file(text);
         let text = format!("{head}{SCHEMA}");
         let asked = |formula: &str| Schema::parse(&text).unwrap().with_formula(formula, &[]).unwrap();
-        let cells = PublicCells::load(&Schema::parse(&text).unwrap(), &files, None).unwrap();
+        let cells = PublicCells::load(&Schema::asking("died ~ .", &text).unwrap(), &files, None).unwrap();
         for formula in ["died ~ .", FORMULA] {
             let read = load_public(&asked(formula), &files, None).unwrap().into_inner();
             assert_eq!(rows(&read), rows(cells.rows(&asked(formula)).unwrap().get()), "{formula}");
@@ -110,10 +111,6 @@ fn rows_of_cells_are_those_of_the_files() {
 
 const CODED: &str = r#"
 version = 2
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "far"
 kind = "number"
@@ -154,6 +151,11 @@ reference = "m"
 name = "smoker"
 kind = "boolean"
 missing = "zero"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 const CODED_ROWS: &str = "far,ward,cost,level,site,sex,smoker,died\n12.5,a,17,x,1,f,1,yes\n,,,z,2,m,,no\n99,c,1e6,y,3,m,0,no\n";
 
@@ -197,10 +199,6 @@ fn rows_of_a_person_keep_their_offsets() {
 
 const FILLED: &str = r#"
 version = 2
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "bmi"
 kind = "number"
@@ -236,6 +234,11 @@ invalid = "zero"
 name = "smoker"
 kind = "boolean"
 missing = "zero"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 /// Nothing is missing; `bmi`, with a value of `age` outside of its range; `bmi` and `age`; everything; a ward that is none.
 const GAPS: &str = "bmi,age,weight,ward,smoker,died\n30,75,91,icu,1,yes\n,300,91,icu,1,no\n,,120,surgery,0,no\n,,,,,no\n,50,81,er,0,no\n";
@@ -243,7 +246,7 @@ const GAPS: &str = "bmi,age,weight,ward,smoker,died\n30,75,91,icu,1,yes\n,300,91
 /// What stands in for a missing number is computed of what stands in for others, and the same with and without a formula, and for what is to be predicted.
 #[test]
 fn numbers_are_filled_by_other_cells() {
-    let plain = Schema::parse(FILLED).unwrap();
+    let plain = Schema::asking("died ~ .", FILLED).unwrap();
     let formula = Schema::parse(FILLED).unwrap().with_formula("died ~ bmi + age + weight", &[]).unwrap();
     let (_folder, files) = file(GAPS);
     // bmi, age and weight in units of their scales.
@@ -299,6 +302,6 @@ fn what_a_fill_looks_at_may_drop_the_record() {
     let text = FILLED
         .replace("name = \"smoker\"\nkind = \"boolean\"\nmissing = \"zero\"", "name = \"smoker\"\nkind = \"boolean\"\nmissing = \"drop\"");
     let (_folder, files) = file(GAPS);
-    let table = load_public(&Schema::parse(&text).unwrap(), &files, None).unwrap().into_inner();
+    let table = load_public(&Schema::asking("died ~ .", &text).unwrap(), &files, None).unwrap().into_inner();
     assert_eq!(rows(&table).len(), 4);
 }

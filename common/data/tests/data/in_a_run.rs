@@ -15,11 +15,6 @@ use tempfile::TempDir;
 const SCHEMA: &str = r#"
 [csv]
 comment = "4"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-negative = ["no"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -37,6 +32,11 @@ values = ["surgery", "medicine"]
 name = "smoker"
 kind = "boolean"
 missing = "drop"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 const HEADER: &str = "age,ward,smoker,died";
@@ -46,16 +46,16 @@ const OTHERS: [&str; 3] = ["11,surgery,1,yes", "22,medicine,0,no", "33,surgery,0
 const DROPPED: &str = "50,medicine,,no";
 
 fn schema() -> Schema {
-    Schema::parse(SCHEMA).unwrap()
+    Schema::asking("died ~ .", SCHEMA).unwrap()
 }
 
 fn of_persons() -> Schema {
-    Schema::parse(&format!("unit_column = \"patient\"\n{SCHEMA}")).unwrap()
+    Schema::asking("died ~ .", &format!("unit_column = \"patient\"\n{SCHEMA}")).unwrap()
 }
 
 fn headless() -> Schema {
     let named = SCHEMA.replace("[csv]\n", "[csv]\nnames = [\"age\", \"ward\", \"smoker\", \"died\"]\n");
-    Schema::parse(&named).unwrap()
+    Schema::asking("died ~ .", &named).unwrap()
 }
 
 fn write(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -172,8 +172,8 @@ fn the_number_and_the_places_of_units_do_not_depend_on_cells() {
     assert_ne!(as_comment, as_record);
 
     // A file of one column: a missing value is an empty line, and a record.
-    let label = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\nmissing = \"drop\"\n";
-    let schema = Schema::parse(label).unwrap();
+    let label = "[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\nmissing = \"drop\"\n";
+    let schema = Schema::asking("died ~ .", label).unwrap();
     for place in 0..3 {
         let empty = fingerprint(&schema, with("died", &["yes", "no"], place, b""));
         assert_eq!(empty, fingerprint(&schema, with("died", &["yes", "no"], place, b"perhaps")), "{place}");
@@ -427,7 +427,7 @@ fn a_header_in_another_format_is_told_by_its_name() {
 fn a_row_that_cannot_be_read_is_an_empty_prediction() {
     let directory = tempfile::tempdir().unwrap();
     let text = "age,ward,smoker\n11,surgery,1\n22,radiology,1\n\n33,medicine,\n44,\"medicine,1\n49,medicine\n55,medicine,0\n";
-    let schema = Schema::parse(&SCHEMA.replace("comment = \"4\"\n", "")).unwrap();
+    let schema = Schema::asking("died ~ .", &SCHEMA.replace("comment = \"4\"\n", "")).unwrap();
     let rows = load_for_prediction(&schema, &[write(&directory, "new.csv", text)]).unwrap();
     let filled: Vec<_> = (0..rows.table.len()).map(|row| rows.table.unit(row).records().count()).collect();
     assert_eq!(filled, [1, 0, 0, 0, 0, 1]);
@@ -446,12 +446,12 @@ fn rows_that_the_schema_changes_are_told_where_they_are_predicted() {
         )
     };
     let text = format!(
-        "norm_bound = 12.0\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{}{}{}",
+        "norm_bound = 12.0\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n{}{}{}",
         number("a", "clamp"),
         number("b", "clamp"),
         number("c", "drop")
     );
-    let schema = Schema::parse(&text).unwrap();
+    let schema = Schema::asking("y ~ .", &text).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = write(&directory, "new.csv", "a,b,c\n1,2,3\n-1,2,3\n11,12,3\n11,2,30\n8,8,8\nx,11,1\n");
     let rows = load_for_prediction(&schema, &[file]).unwrap();

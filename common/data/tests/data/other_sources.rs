@@ -10,10 +10,10 @@ use dp_pvi_schema::Schema;
 const KEY: &[u8; 32] = &[7; 32];
 
 fn schema(more: &str) -> Schema {
-    let columns = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"true\"]\nnegative = [\"false\"]\n\
+    let columns = "[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"true\"]\nfalse_values = [\"false\"]\n\
                    [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 100\noutside = \"reject\"\ncentre = 50\nscale = 25\n\
                    [[columns]]\nname = \"ward\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"surgery\", \"medicine\"]\n";
-    Schema::parse(&format!("other_columns = \"ignore\"\n{more}{columns}")).unwrap()
+    Schema::asking("died ~ .", &format!("other_columns = \"ignore\"\n{more}{columns}")).unwrap()
 }
 
 /// A record of a store that keeps its values typed.
@@ -156,8 +156,9 @@ fn what_concerns_the_table_as_a_whole_is_an_error_in_a_run_too() {
         let error = load_sources_for_run(&schema(""), &mut [Store { fails, ..store(&records) }], KEY).err().unwrap();
         assert_eq!(error.to_string(), "the store does not answer");
     }
-    let more = Schema::parse(
-        "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"true\"]\n[[columns]]\nname = \"stay\"\nkind = \"boolean\"\n",
+    let more = Schema::asking(
+        "died ~ .",
+        "[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"true\"]\nfalse_values = [\"false\"]\n[[columns]]\nname = \"stay\"\nkind = \"boolean\"\n",
     );
     let error = load_sources_for_run(&more.unwrap(), &mut [store(&records)], KEY).err().unwrap();
     assert!(error.to_string().contains("admissions: there is no column `stay`"), "{error}");

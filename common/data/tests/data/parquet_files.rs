@@ -16,11 +16,6 @@ const SCHEMA: &str = r#"
 unit_column = "patient"
 [missing]
 tokens = ["", "?"]
-[label]
-column = "died"
-kind = "binary"
-positive = ["true"]
-negative = ["false"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -56,6 +51,11 @@ missing = "zero"
 [[columns]]
 name = "seen"
 kind = "ignored"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["true"]
+false_values = ["false"]
 "#;
 
 const MESSAGE: &str = "message cohort {
@@ -77,7 +77,7 @@ const CSV: &str = "patient,age,pressure,ward,grade,smoker,died,seen
 ";
 
 fn schema() -> Schema {
-    Schema::parse(SCHEMA).unwrap()
+    Schema::asking("died ~ .", SCHEMA).unwrap()
 }
 
 /// Writes all columns of one row group.
@@ -188,8 +188,8 @@ fn nan_and_infinity_in_a_column_of_numbers() {
     let path = directory.path().join("cohort.parquet");
     let message = "message cohort { REQUIRED DOUBLE age; REQUIRED INT32 y; }";
     let schema = |policy: &str| {
-        Schema::parse(&format!(
-            "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n{policy}"
+        Schema::asking("y ~ .", &format!(
+            "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n{policy}"
         ))
         .unwrap()
     };
@@ -217,8 +217,8 @@ fn nan_and_infinity_in_a_column_of_numbers() {
 fn columns_without_meaning_are_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cohort.parquet");
-    let schema = Schema::parse(
-        "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1",
+    let schema = Schema::asking("y ~ .", 
+        "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1",
     )
     .unwrap();
     let refused = |message: &str, group: Group<'_>| {
@@ -275,8 +275,8 @@ fn small(ids: &[f64], ages: &[Option<f64>], wards: &[&str]) -> dp_pvi_names::Has
         REQUIRED BYTE_ARRAY ward (STRING);
         REQUIRED BOOLEAN died;
     }";
-    let schema = Schema::parse(
-        "unit_column = \"patient\"\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"true\"]\nnegative = [\"false\"]\n\
+    let schema = Schema::asking("died ~ .", 
+        "unit_column = \"patient\"\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"true\"]\nfalse_values = [\"false\"]\n\
          [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 100\noutside = \"reject\"\ncentre = 50\nscale = 25\n\
          [[columns]]\nname = \"ward\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"surgery\", \"medicine\"]\nmissing = \"drop\"\n",
     )
@@ -321,8 +321,8 @@ fn no_cell_of_a_parquet_file_stops_a_run() {
 fn stored_dates_become_days() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cohort.parquet");
-    let schema = Schema::parse(
-        "intercept = false\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"seen\"\nkind = \"date\"\nsince = \"2015-01-01\"\nlower = -9\nupper = 99\ncentre = 0\nscale = 1",
+    let schema = Schema::asking("y ~ 0 + .", 
+        "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"seen\"\nkind = \"date\"\nsince = \"2015-01-01\"\nlower = -9\nupper = 99\ncentre = 0\nscale = 1",
     )
     .unwrap();
     // 2015-01-01 is day 16436 after 1970-01-01.
@@ -355,8 +355,8 @@ fn stored_dates_become_days() {
 fn numbers_are_the_same_however_they_are_stored() {
     let directory = tempfile::tempdir().unwrap();
     let (path, text) = (directory.path().join("cohort.parquet"), directory.path().join("cohort.csv"));
-    let schema = Schema::parse(
-        "intercept = false\n[missing]\ntokens = [\"99\"]\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\nnegative = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1e9\nupper = 1e9\ncentre = 0\nscale = 1\nmissing = \"drop\"",
+    let schema = Schema::asking("y ~ 0 + .", 
+        "[missing]\ntokens = [\"99\"]\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1e9\nupper = 1e9\ncentre = 0\nscale = 1\nmissing = \"drop\"",
     )
     .unwrap();
     let bits = |path: &Path| dp_pvi_data::load_for_run(&schema, &[path], &[7; 32]).unwrap().fingerprint;

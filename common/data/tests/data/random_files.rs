@@ -10,12 +10,6 @@ const MARK: &str = "zQ7";
 const COLUMNS: &str = r#"
 [missing]
 tokens = ["", "?"]
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-negative = ["no"]
-LABEL
 [[columns]]
 name = "age"
 kind = "number"
@@ -51,6 +45,12 @@ POLICY
 [[columns]]
 name = "note"
 kind = "ignored"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
+LABEL
 "#;
 
 const HEADER: &str = "id,age,gain,ward,thal,smoker,note,died";
@@ -62,7 +62,7 @@ fn schema(policy: &str, coding: &str, bound: f64) -> Schema {
     let text = COLUMNS.replace("POLICY", &cells(policy)).replace("LABEL", &cells(label));
     let coding = if coding.is_empty() { "full" } else { coding };
     let text = text.replace("kind = \"category\"", &format!("kind = \"category\"\ncoding = \"{coding}\""));
-    Schema::parse(&format!("unit_column = \"id\"\nnorm_bound = {bound}\n{text}")).unwrap()
+    Schema::asking("died ~ .", &format!("unit_column = \"id\"\nnorm_bound = {bound}\n{text}")).unwrap()
 }
 
 fn cell() -> impl Strategy<Value = String> {

@@ -24,7 +24,8 @@ fn shared(names: &[&str]) -> Option<Vec<PathBuf>> {
 
 #[test]
 fn adult_has_105_entries_of_which_at_most_14_are_not_0() {
-    let schema = Schema::parse(&std::fs::read_to_string(workspace().join("deploy/experiments/adult.schema.toml")).unwrap()).unwrap();
+    let schema =
+        Schema::asking("income ~ .", &std::fs::read_to_string(workspace().join("deploy/experiments/adult.schema.toml")).unwrap()).unwrap();
     assert_eq!((schema.dimension(), schema.max_nonzeros()), (105, 14));
     assert!((schema.row_norm_bound() - 4.5).abs() < 1e-12);
     assert!((6.46..6.48).contains(&schema.worst_case_norm()));
@@ -67,7 +68,8 @@ fn adult_has_105_entries_of_which_at_most_14_are_not_0() {
 
 #[test]
 fn inspecting_adult_counts_what_its_description_states() {
-    let schema = Schema::parse(&std::fs::read_to_string(workspace().join("deploy/experiments/adult.schema.toml")).unwrap()).unwrap();
+    let schema =
+        Schema::asking("income ~ .", &std::fs::read_to_string(workspace().join("deploy/experiments/adult.schema.toml")).unwrap()).unwrap();
     let Some(files) = shared(&["adult/adult.data.gz", "adult/adult.test.gz"]) else { return };
     let seen = inspect(&schema, &files).unwrap();
     // A comment before the test set and an empty line after each: lines, and so records that contribute nothing.
@@ -76,8 +78,8 @@ fn inspecting_adult_counts_what_its_description_states() {
     let missing = |name: &str| seen.columns.iter().find(|column| column.name == name).unwrap().counts.missing;
     assert_eq!((missing("workclass"), missing("occupation"), missing("native-country")), (1_836 + 963, 1_843 + 966, 583 + 274));
     assert_eq!((missing("age"), missing("sex")), (0, 0));
-    let label = seen.columns.last().unwrap();
-    assert_eq!(label.levels, [("0".to_owned(), 48_842 - 11_687), ("1".to_owned(), 11_687)]);
+    let outcome = seen.columns.iter().find(|column| column.name == "income").unwrap();
+    assert_eq!(outcome.levels, [("false".to_owned(), 48_842 - 11_687), ("true".to_owned(), 11_687)]);
     assert!(seen.columns.iter().all(|column| column.counts.invalid == 0 && column.counts.cells() == 48_842));
     // The declared ranges hold every record.
     assert!(seen.columns.iter().all(|column| column.counts.below + column.counts.above == 0));
@@ -90,11 +92,6 @@ const HEART: &str = r#"
 tokens = ["?"]
 [csv]
 names = ["age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal", "num"]
-[label]
-column = "num"
-kind = "binary"
-positive = ["1", "2", "3", "4"]
-negative = ["0"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -187,11 +184,16 @@ coding = "full"
 values = ["3", "6", "7"]
 matching = "number"
 missing = "zero"
+[[columns]]
+name = "num"
+kind = "boolean"
+true_values = ["1", "2", "3", "4"]
+false_values = ["0"]
 "#;
 
 #[test]
 fn four_hospitals_with_numbers_written_in_three_ways_load_through_one_schema() {
-    let schema = Schema::parse(HEART).unwrap();
+    let schema = Schema::asking("num ~ .", HEART).unwrap();
     let places = [("cleveland", 303, 0), ("hungarian", 294, 0), ("switzerland", 123, 6), ("va", 200, 56)];
     for (place, records, dropped) in places {
         let Some(files) = shared(&[&format!("health/heart-disease/processed.{place}.data")]) else { return };
@@ -210,11 +212,6 @@ fn encounters_of_one_diabetes_patient_are_one_unit() {
         other_columns = "ignore"
         [missing]
         tokens = ["?"]
-        [label]
-        column = "readmitted"
-        kind = "binary"
-        positive = ["<30"]
-        negative = [">30", "NO"]
         [[columns]]
         name = "gender"
         kind = "category"
@@ -252,8 +249,13 @@ fn encounters_of_one_diabetes_patient_are_one_unit() {
         kind = "boolean"
         true_values = ["Yes"]
         false_values = ["No"]
+        [[columns]]
+        name = "readmitted"
+        kind = "boolean"
+        true_values = ["<30"]
+        false_values = [">30", "NO"]
     "#;
-    let schema = Schema::parse(text).unwrap();
+    let schema = Schema::asking("readmitted ~ .", text).unwrap();
     let Some(files) = shared(&["health/diabetes-130/diabetic_data.csv.gz"]) else { return };
     let table = load_public(&schema, &files, None).unwrap().into_inner();
     assert_eq!((table.len(), table.records().len()), (71_518, 101_766));

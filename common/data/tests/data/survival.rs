@@ -1,17 +1,12 @@
 //! Survival times with entry and event, and weights of records.
 
-use dp_pvi_data::{Unwatched, inspect, load, load_for_prediction, load_public, select_public};
+use dp_pvi_data::{Omitted, Unwatched, inspect, load, load_for_prediction, load_for_run, load_public, select_public};
 use dp_pvi_schema::Schema;
 use dp_pvi_schema::public::Extra;
 use std::path::PathBuf;
 
 const SCHEMA: &str = r#"
 unit_column = "patient"
-[label]
-kind = "survival"
-time = { column = "days", lower = 0, upper = 365, missing = "drop" }
-event = { column = "died", true_values = ["yes"], false_values = ["no"], missing = "drop" }
-entry = { column = "since", lower = 0, upper = 365 }
 [[columns]]
 name = "age"
 kind = "number"
@@ -27,6 +22,27 @@ upper = 3
 centre = 0
 scale = 1
 missing = "drop"
+[[columns]]
+name = "days"
+kind = "number"
+lower = 0
+upper = 365
+missing = "drop"
+centre = 0
+scale = 1
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
+missing = "drop"
+[[columns]]
+name = "since"
+kind = "number"
+lower = 0
+upper = 365
+centre = 0
+scale = 1
 "#;
 
 const ROWS: &str = "patient,since,days,died,age,w\n\
@@ -79,11 +95,10 @@ fn what_is_no_time_and_no_event_is_refused_before_a_run() {
 }
 
 #[test]
-fn every_column_of_the_label_is_counted() {
+fn every_column_of_the_outcome_is_counted() {
     let (_folder, files) = file(ROWS);
     let report = inspect(&schema(), &files).unwrap();
-    let of_label: Vec<(&str, usize)> =
-        report.columns.iter().filter(|column| column.kind == "label").map(|column| (column.name.as_str(), column.levels.len())).collect();
+    let of_label: Vec<(&str, usize)> = report.columns[2..].iter().map(|column| (column.name.as_str(), column.levels.len())).collect();
     assert_eq!(of_label, [("days", 0), ("died", 2), ("since", 0)]);
 }
 
@@ -106,6 +121,25 @@ fn records_that_were_watched_for_no_time_are_counted_at_the_site() {
     // Where all were watched nothing is said.
     let (_folder, files) = file(ROWS);
     assert!(!inspect(&schema(), &files).unwrap().to_string().contains("Watched for no time"));
+}
+
+/// A site reads its records before it knows the task, and one without an outcome is dropped by the task alone: nothing stands in for it, whatever the schema says of the column.
+#[test]
+fn records_that_a_task_cannot_use_are_counted_at_the_site() {
+    let rows = "patient,since,days,died,age,w\n1,0,100,yes,50,1\n1,60,50,yes,70,1\n2,0,9,,70,1\n3,0,9,no,70,1\n3,0,,no,70,1\n4,9,9,yes,70,1\n5,0,0,no,70,1\n";
+    let text = SCHEMA.replace("missing = \"drop\"", "missing = \"zero\"");
+    let (_folder, files) = file(rows);
+    let read = load_for_run(&Schema::parse(&text).unwrap(), &files, &[1; 32]).unwrap();
+    for on_disk in [false, true] {
+        let omitted = |formula: &str| {
+            let place = on_disk.then(|| tempfile::tempfile().unwrap());
+            read.units(&Schema::asking(formula, &text).unwrap(), None, place).unwrap().omitted
+        };
+        assert_eq!(omitted("Surv(since, days, died) ~ age"), Omitted { without_outcome: 2, unwatched: 2, left_out: 1 });
+        assert_eq!(omitted("Surv(days, died) ~ age"), Omitted { without_outcome: 2, unwatched: 1, left_out: 0 });
+        assert_eq!(omitted("died ~ age + days"), Omitted { without_outcome: 1, ..Omitted::default() });
+        assert_eq!(omitted("age ~ died + days"), Omitted::default());
+    }
 }
 
 /// To predict, neither times nor the unit are looked at.

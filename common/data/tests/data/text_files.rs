@@ -11,12 +11,6 @@ use tempfile::TempDir;
 const SCHEMA: &str = r#"
 [missing]
 tokens = ["", "?"]
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-negative = ["no"]
-strip_suffix = "."
 [[columns]]
 name = "age"
 kind = "number"
@@ -34,17 +28,22 @@ missing = "zero"
 [[columns]]
 name = "smoker"
 kind = "boolean"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes", "yes."]
+false_values = ["no", "no."]
 "#;
 
 const HEADER: &str = "age,ward,smoker,died";
 
 fn schema(from: &str, to: &str) -> Schema {
     assert!(SCHEMA.contains(from), "{from}");
-    Schema::parse(&SCHEMA.replacen(from, to, 1)).unwrap()
+    Schema::asking("died ~ .", &SCHEMA.replacen(from, to, 1)).unwrap()
 }
 
 fn with_head(head: &str) -> Schema {
-    Schema::parse(&format!("{head}\n{SCHEMA}")).unwrap()
+    Schema::asking("died ~ .", &format!("{head}\n{SCHEMA}")).unwrap()
 }
 
 fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -77,7 +76,7 @@ pub(crate) fn read(schema: &Schema, text: impl AsRef<[u8]>) -> Result<Vec<Unit>,
 }
 
 fn plain() -> Schema {
-    Schema::parse(SCHEMA).unwrap()
+    Schema::asking("died ~ .", SCHEMA).unwrap()
 }
 
 #[test]
@@ -90,7 +89,7 @@ fn a_row_becomes_what_the_schema_says() {
 fn levels_become_entries_by_their_coding() {
     let text = format!("{HEADER}\n50,surgery,0,yes\n50,medicine,0,yes\n50,,0,yes\n");
     let of = |keys: &str| {
-        let schema = Schema::parse(&SCHEMA.replace("coding = \"full\"", keys)).unwrap();
+        let schema = Schema::asking("died ~ .", &SCHEMA.replace("coding = \"full\"", keys)).unwrap();
         read(&schema, &text).unwrap().into_iter().map(|unit| unit[0].0[1]).collect::<Vec<_>>()
     };
     assert_eq!(of(""), [0.0, 1.0, 0.0]);
@@ -140,7 +139,7 @@ fn dropped_records_stay_units() {
 
 #[test]
 fn a_label_and_a_number_can_drop_their_record() {
-    let label = schema("negative = [\"no\"]", "negative = [\"no\"]\nmissing = \"drop\"\ninvalid = \"drop\"");
+    let label = schema("\"no.\"]", "\"no.\"]\nmissing = \"drop\"\ninvalid = \"drop\"");
     let text = format!("{HEADER}\n50,medicine,1,?\n50,medicine,1,perhaps\n50,surgery,0,no\n");
     assert_eq!(read(&label, text).unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 1]);
     let number = schema("scale = 25", "scale = 25\noutside = \"drop\"\ninvalid = \"drop\"");
@@ -168,7 +167,7 @@ fn levels_may_be_numbers_written_in_several_ways() {
 #[test]
 fn a_numeric_label_is_clamped_centred_and_scaled() {
     let label = "kind = \"number\"\nlower = 0\nupper = 10\ncentre = 5\nscale = 2";
-    let schema = schema("kind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\nstrip_suffix = \".\"", label);
+    let schema = schema("kind = \"boolean\"\ntrue_values = [\"yes\", \"yes.\"]\nfalse_values = [\"no\", \"no.\"]", label);
     let rows = read(&schema, format!("{HEADER}\n50,surgery,0,7\n50,surgery,0,99\n")).unwrap();
     assert_eq!(rows.iter().map(|unit| unit[0].1).collect::<Vec<_>>(), [1.0, 2.5]);
 }
@@ -176,13 +175,13 @@ fn a_numeric_label_is_clamped_centred_and_scaled() {
 /// The target of a label of several classes is the position of its text. A text of no class drops or rejects its record.
 #[test]
 fn a_label_of_several_classes_is_the_position_in_the_list() {
-    let two = "kind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\nstrip_suffix = \".\"";
-    let three = "kind = \"classes\"\nvalues = [\"no\", \"yes\", \"unknown\"]";
+    let two = "kind = \"boolean\"\ntrue_values = [\"yes\", \"yes.\"]\nfalse_values = [\"no\", \"no.\"]";
+    let three = "kind = \"category\"\nvalues = [\"no\", \"yes\", \"unknown\"]";
     let text = format!("{HEADER}\n50,surgery,0,unknown\n50,surgery,0,no\n50,surgery,0, yes \n");
     let targets = |rows: Vec<Vec<(Vec<f64>, f64)>>| rows.iter().map(|unit| unit.first().map(|record| record.1)).collect::<Vec<_>>();
     assert_eq!(targets(read(&schema(two, three), &text).unwrap()), [Some(2.0), Some(0.0), Some(1.0)]);
     let text = text + "50,surgery,0,perhaps\n50,surgery,0,?\n";
-    assert_eq!(problem(read(&schema(two, three), &text)), (4, "died".into(), CellProblem::NotALabel));
+    assert_eq!(problem(read(&schema(two, three), &text)), (4, "died".into(), CellProblem::UnknownCategory));
     let dropping = schema(two, &format!("{three}\nmissing = \"drop\"\ninvalid = \"drop\""));
     assert_eq!(targets(read(&dropping, &text).unwrap())[2..], [Some(1.0), None, None]);
     let directory = tempfile::tempdir().unwrap();
@@ -222,7 +221,7 @@ fn all_records_of_one_person_are_one_unit_across_files() {
 #[test]
 fn a_person_whose_records_are_all_dropped_stays_a_unit() {
     let text = SCHEMA.replacen("kind = \"boolean\"", "kind = \"boolean\"\nmissing = \"drop\"", 1);
-    let schema = Schema::parse(&format!("unit_column = \"patient\"\n{text}")).unwrap();
+    let schema = Schema::asking("died ~ .", &format!("unit_column = \"patient\"\n{text}")).unwrap();
     let rows = read(&schema, format!("patient,{HEADER}\n1,50,medicine,?,yes\n2,50,medicine,1,yes\n1,50,medicine,?,no\n")).unwrap();
     assert_eq!(rows.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1]);
 }
@@ -230,7 +229,7 @@ fn a_person_whose_records_are_all_dropped_stays_a_unit() {
 #[test]
 fn a_record_without_id_is_a_load_error_even_if_it_is_dropped() {
     let text = SCHEMA.replacen("kind = \"boolean\"", "kind = \"boolean\"\nmissing = \"drop\"", 1);
-    let schema = Schema::parse(&format!("unit_column = \"patient\"\n{text}")).unwrap();
+    let schema = Schema::asking("died ~ .", &format!("unit_column = \"patient\"\n{text}")).unwrap();
     for id in ["", "?", "  "] {
         let result = read(&schema, format!("patient,{HEADER}\n1,50,medicine,1,yes\n{id},50,medicine,?,yes\n"));
         assert_eq!(problem(result), (2, "patient".into(), CellProblem::NoUnit));
@@ -240,7 +239,7 @@ fn a_record_without_id_is_a_load_error_even_if_it_is_dropped() {
 #[test]
 fn rows_for_prediction_need_no_label_and_keep_their_positions() {
     let text = SCHEMA.replacen("kind = \"boolean\"", "kind = \"boolean\"\nmissing = \"drop\"", 1);
-    let schema = Schema::parse(&format!("unit_column = \"patient\"\n{text}")).unwrap();
+    let schema = Schema::asking("died ~ .", &format!("unit_column = \"patient\"\n{text}")).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = write(&directory, "new.csv", "age,ward,smoker\n75,medicine,1\n75,medicine,?\n25,surgery,0\n");
     let rows = rows_of(&load_for_prediction(&schema, &[path]).unwrap().table);
@@ -287,7 +286,7 @@ fn bad_cells_are_reported_by_row_and_column_never_by_value() {
         ("-1e999,medicine,1,yes", "age", CellProblem::NotFinite),
         ("1,SECRET,1,yes", "ward", CellProblem::UnknownCategory),
         ("1,medicine,SECRET,yes", "smoker", CellProblem::NotBoolean),
-        ("1,medicine,1,SECRET", "died", CellProblem::NotALabel),
+        ("1,medicine,1,SECRET", "died", CellProblem::NotBoolean),
     ] {
         let result = read(&plain(), format!("{HEADER}\n\n50,surgery,0,no\n{row}\n"));
         let message = result.as_ref().err().unwrap().to_string();
@@ -312,7 +311,7 @@ fn inspecting_counts_rejected_cells_instead_of_stopping() {
     let age = seen.columns[0].counts;
     assert_eq!((age.regular, age.missing, age.below, age.above, age.invalid), (2, 1, 1, 1, 1));
     assert_eq!(seen.columns[1].levels, [("surgery".to_owned(), 1), ("medicine".to_owned(), 2)]);
-    assert_eq!(seen.columns[3].levels, [("0".to_owned(), 2), ("1".to_owned(), 1)]);
+    assert_eq!(seen.columns[3].levels, [("false".to_owned(), 2), ("true".to_owned(), 1)]);
     // Norms √(4+1+1+1) and √(4+1) are above 2; √2 is in the eighth bar of width 0.2.
     assert_eq!(seen.norms, [0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2]);
     assert!((seen.scaled_share() - 2.0 / 3.0).abs() < 1e-12);
@@ -359,12 +358,12 @@ fn problem<T>(result: Result<T, DataError>) -> (u64, String, CellProblem) {
     }
 }
 
-/// A model of counts takes whole numbers; what is not whole is a cell like any that cannot be read, with the label's own policy.
+/// A model of counts takes whole numbers: a record with another has no outcome for it. What the schema says of cells does not depend on the model.
 #[test]
-fn a_count_that_is_not_whole_is_no_label() {
+fn a_record_with_a_number_that_is_not_whole_has_no_count() {
     let text = |invalid: &str| {
         format!(
-            "[label]\ncolumn = \"visits\"\nkind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1\n{invalid}[[columns]]\nname = \"age\"\nkind = \"number\"\n\
+            "[[columns]]\nname = \"visits\"\nkind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1\n{invalid}[[columns]]\nname = \"age\"\nkind = \"number\"\n\
              lower = 0\nupper = 100\ncentre = 50\nscale = 25\n"
         )
     };
@@ -372,17 +371,18 @@ fn a_count_that_is_not_whole_is_no_label() {
     let file = folder.path().join("counts.csv");
     std::fs::write(&file, "age,visits\n40,2\n50,1.5\n60,3.0\n").unwrap();
     let files = [file];
-    let counts = |invalid: &str| Schema::parse(&text(invalid)).unwrap().with_whole_label();
-    let error = load(&counts(""), &files).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("visits") && error.contains("no whole number") && !error.contains("1.5"), "{error}");
-    let kept = load_public(&counts("invalid = \"drop\"\n"), &files, None).unwrap().into_inner();
+    let counts = Schema::asking("visits ~ .", &text("")).unwrap().with_counts();
+    assert_eq!(load(&counts, &files).unwrap().counts.dropped, 1);
+    let kept = load_public(&counts, &files, None).unwrap().into_inner();
     assert_eq!(kept.records().map(|record| record.target).collect::<Vec<_>>(), [2.0, 3.0]);
-    assert_eq!(inspect(&counts(""), &files).unwrap().columns.last().unwrap().counts.invalid, 1);
+    assert_eq!(inspect(&counts, &files).unwrap().columns[0].counts.invalid, 0);
     // In a run the site reads its records before it knows the task.
-    let plain = Schema::parse(&text("")).unwrap();
-    let read = load_for_run(&plain, &files, &[1; 32]).unwrap();
-    assert_eq!(read.units(&counts(""), None, None).unwrap().left_out, 1);
-    assert_eq!(read.units(&plain, None, None).unwrap().left_out, 0);
+    let described = Schema::parse(&text("")).unwrap();
+    let read = load_for_run(&described, &files, &[1; 32]).unwrap();
+    let left_out =
+        |asked: &Schema| read.units(asked, None, None).map(|made| (made.omitted.left_out, made.omitted.without_outcome)).unwrap();
+    assert_eq!(left_out(&counts), (1, 0));
+    assert_eq!(left_out(&Schema::asking("visits ~ .", &text("")).unwrap()), (0, 0));
     // A model of numbers has no such rule.
-    assert_eq!(load_public(&Schema::parse(&text("")).unwrap(), &files, None).unwrap().into_inner().records().count(), 3);
+    assert_eq!(load_public(&Schema::asking("visits ~ .", &text("")).unwrap(), &files, None).unwrap().into_inner().records().count(), 3);
 }

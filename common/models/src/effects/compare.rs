@@ -164,10 +164,12 @@ fn record<'a>(schema: &'a Schema, texts: &'a [String]) -> Result<Vec<Set<'a>>, C
 
 /// Column and value; a name may hold an equals sign, so the longest that fits is it.
 fn split<'a>(schema: &'a Schema, text: &'a str) -> Result<(usize, &'a Column, &'a str), CompareError> {
-    let features = || schema.columns().iter().filter(|column| column.kind != ColumnKind::Ignored);
+    let is_feature = |position: usize, column: &Column| column.kind != ColumnKind::Ignored && !schema.outcome().contains(&position);
+    let features =
+        || schema.columns().iter().enumerate().filter(|(position, column)| is_feature(*position, column)).map(|(_, column)| column);
     let of = |(position, column): (usize, &'a Column)| {
         let value = text.strip_prefix(column.name.as_str())?.strip_prefix('=')?;
-        (column.kind != ColumnKind::Ignored).then_some((position, column, value))
+        is_feature(position, column).then_some((position, column, value))
     };
     let columns = schema.columns().iter().enumerate();
     if let Some(found) = columns.filter_map(of).max_by_key(|(_, column, _)| column.name.len()) {
@@ -242,10 +244,6 @@ mod tests {
 
     const SCHEMA: &str = r#"
 version = 2
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -280,6 +278,11 @@ false_values = ["no"]
 [[columns]]
 name = "note"
 kind = "ignored"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
     fn texts(list: &[&str]) -> Vec<String> {
@@ -294,7 +297,8 @@ kind = "ignored"
     }
 
     fn asked(of: &[&str], against: &[&str], posterior: &Standard) -> Result<Effect, CompareError> {
-        let compared = compare(&LogisticRegression {}.into(), &Schema::parse(SCHEMA).unwrap(), posterior, &texts(of), &texts(against))?;
+        let compared =
+            compare(&LogisticRegression {}.into(), &Schema::asking("died ~ .", SCHEMA).unwrap(), posterior, &texts(of), &texts(against))?;
         Ok(compared.into_iter().next().unwrap())
     }
 
@@ -302,7 +306,7 @@ kind = "ignored"
     #[test]
     fn a_comparison_of_one_column_is_its_effect() {
         let q = posterior();
-        let list = effects(&LogisticRegression {}.into(), &Schema::parse(SCHEMA).unwrap(), &q);
+        let list = effects(&LogisticRegression {}.into(), &Schema::asking("died ~ .", SCHEMA).unwrap(), &q);
         for (name, of, against) in [
             ("age, per 10", "age=60", "age=50"),
             ("ward: medicine against surgery", "ward=medicine", "ward=surgery"),
@@ -368,7 +372,8 @@ kind = "ignored"
             assert!(error.contains(said), "{error}");
         }
         let mixture = crate::gaussian_mixture::GaussianMixture { components: 2, noise_sd: 1.0, seed: 1 };
-        let error = compare(&mixture.into(), &Schema::parse(SCHEMA).unwrap(), &q, &texts(&["age=60"]), &texts(&["age=50"])).unwrap_err();
+        let error = compare(&mixture.into(), &Schema::asking("died ~ .", SCHEMA).unwrap(), &q, &texts(&["age=60"]), &texts(&["age=50"]))
+            .unwrap_err();
         assert!(matches!(&error, CompareError::NoEffects(_)), "{error}");
     }
 }

@@ -116,7 +116,7 @@ impl Outcome {
             PredictorScale::LogHazard => plain(Measure::HazardRatio, Measure::Hazard),
             PredictorScale::Probit => plain(Measure::ProbitDifference, Measure::Probit),
             PredictorScale::Label => match &schema.label().kind {
-                LabelKind::Number(rule) => {
+                LabelKind::Number { rule, .. } => {
                     let (comparison, level) = match rule.transform {
                         Transform::Identity => (Measure::Difference, Measure::Value),
                         Transform::Log1p => (Measure::LogDifference, Measure::LogValue),

@@ -17,7 +17,7 @@ use crate::robust_regression::RobustRegression;
 use crate::survival_regression::SurvivalRegression;
 use dp_pvi_schema::Schema;
 
-const CLASS: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n";
+const CLASS: &str = "[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n";
 const AGE: &str = "[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 60\nscale = 20\nreport_per = 10\n";
 const STAYS: &str =
     "[[columns]]\nname = \"stays\"\nkind = \"number\"\nlower = 0\nupper = 20\ntransform = \"log1p\"\ncentre = 1\nscale = 2\n";
@@ -27,8 +27,11 @@ fn ward(coding: &str) -> String {
     format!("[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n{coding}\n")
 }
 
-fn schema(label: &str, columns: &str) -> Schema {
-    Schema::parse(&format!("version = 2\n{label}{columns}")).unwrap()
+/// The first column is the outcome.
+fn schema(outcome: &str, columns: &str) -> Schema {
+    let schema = Schema::parse(&format!("version = 2\n{outcome}{columns}")).unwrap();
+    let formula = format!("{} ~ .", schema.columns()[0].name);
+    schema.with_formula(&formula, &[]).unwrap()
 }
 
 fn gaussian(mean: DVector<f64>, covariance: DMatrix<f64>) -> Standard {
@@ -125,7 +128,7 @@ fn a_named_reference_is_what_levels_are_compared_with() {
 fn a_label_in_numbers_is_reported_in_the_unit_of_the_file() {
     let label = |transform| {
         format!(
-            "[label]\ncolumn = \"days\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 7\nscale = 5\ntransform = \"{transform}\"\n"
+            "[[columns]]\nname = \"days\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 7\nscale = 5\ntransform = \"{transform}\"\n"
         )
     };
     let q = gaussian(dvector![0.8, -0.4], DMatrix::from_diagonal(&dvector![0.04, 0.01]));
@@ -147,7 +150,7 @@ fn a_label_in_numbers_is_reported_in_the_unit_of_the_file() {
 #[test]
 fn the_measure_follows_the_likelihood() {
     let q = gaussian(dvector![0.8, -0.4], DMatrix::identity(2, 2));
-    let counts = "[label]\ncolumn = \"n\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 0\nscale = 1\n";
+    let counts = "[[columns]]\nname = \"n\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 0\nscale = 1\n";
     let of = |model: &ModelSpec, label: &str| effects(model, &schema(label, AGE), &q);
     let poisson = of(&PoissonRegression {}.into(), counts);
     assert_eq!([poisson[0].measure, poisson[1].measure], [Measure::RateRatio, Measure::Rate]);
@@ -235,7 +238,7 @@ fn a_changed_list_does_not_agree() {
 /// Every class has the list of its own coefficients, against the first.
 #[test]
 fn classes_have_effects_of_their_own() {
-    let label = "[label]\ncolumn = \"died\"\nkind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]\n";
+    let label = "[[columns]]\nname = \"died\"\nkind = \"category\"\nvalues = [\"none\", \"late\", \"early\"]\n";
     let schema = schema(label, AGE);
     let model: crate::ModelSpec = MultinomialRegression { classes: 3 }.into();
     let q = gaussian(dvector![0.4, -1.0, 0.2, -2.0], DMatrix::identity(4, 4) * 0.01);
@@ -257,7 +260,7 @@ fn classes_have_effects_of_their_own() {
 /// The coefficients of a curve stand behind what a model puts before the row.
 #[test]
 fn a_curve_is_drawn_from_its_own_coefficients() {
-    let survival = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n";
+    let survival = "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n";
     let formula = "Surv(t, d) ~ smoker + bs(age, df = 4)";
     let rows = schema(survival, &format!("{SMOKER}{AGE}")).with_formula(formula, &[]).unwrap().without_intercept();
     let model = SurvivalRegression { cuts: vec![0.0, 3.0, 9.0], baseline_mean: 0.0, baseline_scale: 2.5, least_exposure: 0.5 };

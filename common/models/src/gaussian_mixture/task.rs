@@ -66,10 +66,9 @@ impl GaussianMixture {
 }
 
 impl ModelRules for GaussianMixture {
-    fn check(&self, schema: &Schema) -> Result<(), TaskError> {
+    fn check(&self, _: &Schema) -> Result<(), TaskError> {
         require(positive(self.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
-        require((1..=LARGEST).contains(&self.components), "components must be between 1 and 1024")?;
-        require(schema.intercept().is_none(), "family = \"gaussian-mixture\" has no intercept: set intercept = false in the schema")
+        require((1..=LARGEST).contains(&self.components), "components must be between 1 and 1024")
     }
 
     fn likelihood(&self) -> Likelihood {

@@ -12,7 +12,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, positive, require};
+use crate::spec::check::{invalid, positive, require, require_outcome};
 use crate::spec::words::Short;
 use crate::{ModelOptions, ModelRules, StatisticsForm};
 use dp_pvi_schema::{LabelKind, Schema};
@@ -50,9 +50,11 @@ impl ModelOptions for LinearRegression {
 impl ModelRules for LinearRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require(positive(self.noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
-        require(
-            matches!(schema.label().kind, LabelKind::Number(_)),
-            "linear-regression predicts a number: give the schema's label kind = \"number\"",
+        require_outcome(
+            matches!(schema.label().kind, LabelKind::Number { .. }),
+            schema,
+            "linear-regression",
+            "a number, a column with kind = \"number\"",
         )
     }
 

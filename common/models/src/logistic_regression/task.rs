@@ -12,7 +12,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Lanes, Predictor, Shape, Statistics, TiltedPredictor};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::require;
+use crate::spec::check::require_outcome;
 use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges, StatisticsForm};
 use dp_pvi_math::quadrature::{log_sigmoid_expectation, sigmoid_moments, softplus};
 use dp_pvi_math::tilted::Tilted;
@@ -35,9 +35,11 @@ impl ModelOptions for LogisticRegression {
 
 impl ModelRules for LogisticRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        require(
+        require_outcome(
             matches!(schema.label().kind, LabelKind::Binary { .. }),
-            "logistic-regression predicts a class: give the schema's label kind = \"binary\"",
+            schema,
+            "logistic-regression",
+            "one of two classes, a column with kind = \"boolean\"",
         )
     }
 

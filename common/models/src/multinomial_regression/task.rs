@@ -12,7 +12,7 @@ use crate::parameters::Parameters;
 use crate::prediction::{Law, Outcome};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, require};
+use crate::spec::check::{invalid, require, wrong_outcome};
 use crate::{BlockBounds, Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -42,7 +42,7 @@ impl ModelOptions for MultinomialRegression {
     fn explicit(Written { classes }: Written) -> Result<Self, TaskError> {
         match classes {
             Some(classes) => Ok(Self { classes }),
-            None => invalid("multinomial-regression needs classes, the number of values that the schema's label lists"),
+            None => invalid("multinomial-regression needs classes, the number of values that the outcome's column lists"),
         }
     }
 }
@@ -51,12 +51,13 @@ impl ModelRules for MultinomialRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         require((2..=MAX_CLASSES).contains(&self.classes), "classes must lie between 2 and 100")?;
         let LabelKind::Classes { values } = &schema.label().kind else {
-            return require(
-                false,
-                "multinomial-regression predicts one of several classes: give the schema's label kind = \"classes\" and values, the reference first",
+            return wrong_outcome(
+                schema,
+                "multinomial-regression",
+                "one of several classes, a column with kind = \"category\" and values, the reference first",
             );
         };
-        require(values.len() == self.classes as usize, "classes must be the number of values that the schema's label lists")
+        require(values.len() == self.classes as usize, "classes must be the number of values that the outcome's column lists")
     }
 
     fn likelihood(&self) -> Likelihood {
@@ -167,10 +168,10 @@ mod tests {
 
     fn schema(label: &str) -> Schema {
         let column = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-        Schema::parse(&format!("[label]\ncolumn = \"y\"\n{label}\n{column}")).unwrap()
+        Schema::asking("y ~ .", &format!("[[columns]]\nname = \"y\"\n{label}\n{column}")).unwrap()
     }
 
-    const THREE: &str = "kind = \"classes\"\nvalues = [\"none\", \"late\", \"early\"]";
+    const THREE: &str = "kind = \"category\"\nvalues = [\"none\", \"late\", \"early\"]";
 
     #[test]
     fn a_class_is_in_the_names_of_its_coefficients() {
@@ -191,7 +192,11 @@ mod tests {
         assert_eq!(check(3, THREE), Ok(()));
         assert!(check(4, THREE).unwrap_err().contains("classes must be the number of values"));
         assert!(check(1, THREE).unwrap_err().contains("between 2 and 100"));
-        assert!(check(3, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("kind = \"classes\" and values"));
+        assert!(
+            check(3, "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]")
+                .unwrap_err()
+                .contains("kind = \"category\" and values")
+        );
         let written = crate::ModelFamily::named("multinomial-regression").unwrap().resolve(&toml::Table::new());
         assert!(written.unwrap_err().to_string().contains("needs classes"));
     }

@@ -12,7 +12,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, Scores, of_predi
 use crate::predictor::{Predictor, Shape, Statistics};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, require};
+use crate::spec::check::{invalid, require, wrong_outcome};
 use crate::spec::words::Short;
 use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges};
 use dp_pvi_math::count::negative_binomial;
@@ -57,16 +57,13 @@ impl ModelRules for NegativeBinomialRegression {
             (1e-6..=1e6).contains(&self.dispersion),
             "dispersion must be a number between 1e-6 and 1e6: counts that spread less are those of a Poisson regression",
         )?;
-        let LabelKind::Number(rule) = &schema.label().kind else {
-            return require(false, "negative-binomial-regression predicts a count: give the schema's label kind = \"number\"");
+        let LabelKind::Number { rule, .. } = &schema.label().kind else {
+            return wrong_outcome(schema, "negative-binomial-regression", "a count, a column with kind = \"number\" and lower = 0");
         };
-        require(
-            (0..=3).all(|count| (rule.decode(f64::from(count)) - f64::from(count)).abs() < 1e-12) && rule.lower >= 0.0,
-            "negative-binomial-regression predicts a count: give the schema's label lower = 0, centre = 0, scale = 1 and no transform",
-        )?;
+        require(rule.lower >= 0.0, "a count is 0 or more: give the outcome's column lower = 0")?;
         require(
             (rule.upper - rule.upper.round()).abs() < 1e-12,
-            "negative-binomial-regression clamps counts to the label's upper: give the schema's label a whole number as upper",
+            "negative-binomial-regression clamps counts to the column's upper: give the outcome's column a whole number as upper",
         )
     }
 
@@ -195,14 +192,16 @@ mod tests {
     fn a_label_that_is_no_count_is_refused_with_what_to_write() {
         let check = |dispersion: f64, label: &str| {
             let column = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-            let schema = Schema::parse(&format!("[label]\ncolumn = \"y\"\n{label}\n{column}"));
+            let schema = Schema::asking("y ~ .", &format!("[[columns]]\nname = \"y\"\n{label}\n{column}"));
             NegativeBinomialRegression { dispersion }.check(&schema.unwrap()).map_err(|error| error.to_string())
         };
         let counts = "kind = \"number\"\nlower = 0\nupper = 40\ncentre = 0\nscale = 1";
         assert_eq!(check(1.5, counts), Ok(()));
         assert!(check(1.5, &counts.replace("40", "40.5")).unwrap_err().contains("a whole number as upper"));
-        assert!(check(1.5, &counts.replace("scale = 1", "scale = 2")).unwrap_err().contains("scale = 1"));
-        assert!(check(1.5, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("kind = \"number\""));
+        assert!(check(1.5, &counts.replace("lower = 0", "lower = -1")).unwrap_err().contains("0 or more"));
+        // Centre and scale are for other questions: a count is the number itself.
+        assert_eq!(check(1.5, &counts.replace("scale = 1", "scale = 2")), Ok(()));
+        assert!(check(1.5, "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]").unwrap_err().contains("kind = \"number\""));
         for dispersion in [0.0, -1.0, f64::NAN, 1e7] {
             assert!(check(dispersion, counts).unwrap_err().contains("dispersion must be"), "{dispersion}");
         }

@@ -12,7 +12,7 @@ use crate::parameters::Parameters;
 use crate::prediction::{Example, Law, Outcome, Prediction};
 use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, positive, require};
+use crate::spec::check::{invalid, positive, require, require_outcome};
 use crate::spec::words::Short;
 use crate::{ModelOptions, ModelRules, Own};
 use dp_pvi_schema::{LabelKind, Schema};
@@ -128,19 +128,16 @@ impl ModelRules for NeuralNetworkSpec {
         match self.output {
             NetworkOutput::Number { noise_sd } => {
                 require(positive(noise_sd), "noise_sd must be a number between 1e-30 and 1e30")?;
-                require(
-                    matches!(schema.label().kind, LabelKind::Number(_)),
-                    "a neural network with noise_sd predicts a number: give the schema's label kind = \"number\", or leave noise_sd out",
-                )
+                let needs = "a number where it has noise_sd, a column with kind = \"number\"";
+                require_outcome(matches!(schema.label().kind, LabelKind::Number { .. }), schema, "neural-network", needs)
             }
-            NetworkOutput::Binary {} => require(
-                matches!(schema.label().kind, LabelKind::Binary { .. }),
-                "a neural network without noise_sd and classes predicts one of two classes: give the schema's label kind = \"binary\", or noise_sd, \
-                 or classes",
-            ),
+            NetworkOutput::Binary {} => {
+                let needs = "one of two classes where it has neither noise_sd nor classes, a column with kind = \"boolean\"";
+                require_outcome(matches!(schema.label().kind, LabelKind::Binary { .. }), schema, "neural-network", needs)
+            }
             NetworkOutput::Classes { count } => require(
                 matches!(&schema.label().kind, LabelKind::Classes { values } if values.len() == count as usize),
-                "classes must be the number of values that the schema's label lists, which is of kind = \"classes\"",
+                "classes must be the number of values that the outcome's column lists, which needs kind = \"category\"",
             ),
         }
     }

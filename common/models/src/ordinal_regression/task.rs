@@ -13,7 +13,7 @@ use crate::parameters::{OwnParameter, Parameters};
 use crate::prediction::{Law, Outcome};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, positive, require};
+use crate::spec::check::{invalid, positive, require, wrong_outcome};
 use crate::spec::words::Short;
 use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, Ranges};
 use dp_pvi_schema::{LabelKind, Schema};
@@ -51,7 +51,7 @@ impl ModelOptions for OrdinalRegression {
 
     fn explicit(written: Written) -> Result<Self, TaskError> {
         let Some(classes) = written.classes else {
-            return invalid("ordinal-regression needs classes, the number of values that the schema's label lists");
+            return invalid("ordinal-regression needs classes, the number of values that the outcome's column lists");
         };
         Ok(Self {
             classes,
@@ -71,16 +71,13 @@ impl ModelRules for OrdinalRegression {
             "the first number of threshold_mean leaves one class hardly any probability: it is the log odds of the first class, 0 where half of the records are of it",
         )?;
         let LabelKind::Classes { values } = &schema.label().kind else {
-            return require(
-                false,
-                "ordinal-regression predicts one of several ordered classes: give the schema's label kind = \"classes\" and values in their order",
+            return wrong_outcome(
+                schema,
+                "ordinal-regression",
+                "one of several ordered classes, a column with kind = \"category\" and values in their order",
             );
         };
-        require(values.len() == self.classes as usize, "classes must be the number of values that the schema's label lists")?;
-        require(
-            schema.intercept().is_none(),
-            "ordinal-regression has thresholds in place of an intercept: write intercept = false in the schema, or a formula in the task",
-        )
+        require(values.len() == self.classes as usize, "classes must be the number of values that the outcome's column lists")
     }
 
     fn likelihood(&self) -> Likelihood {
@@ -191,16 +188,16 @@ mod tests {
         OrdinalRegression { classes, threshold_mean: [0.0, 0.5], threshold_scale: [2.5, 1.0] }
     }
 
-    fn schema(head: &str, label: &str) -> Schema {
+    fn schema(label: &str) -> Schema {
         let column = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-        Schema::parse(&format!("{head}[label]\ncolumn = \"y\"\n{label}\n{column}")).unwrap()
+        Schema::asking("y ~ 0 + .", &format!("[[columns]]\nname = \"y\"\n{label}\n{column}")).unwrap()
     }
 
-    const THREE: &str = "kind = \"classes\"\nvalues = [\"mild\", \"moderate\", \"severe\"]";
+    const THREE: &str = "kind = \"category\"\nvalues = [\"mild\", \"moderate\", \"severe\"]";
 
     #[test]
     fn thresholds_stand_behind_the_coefficients_and_have_priors_of_their_own() {
-        let schema = schema("intercept = false\n", THREE);
+        let schema = schema(THREE);
         assert_eq!(ModelSpec::from(model(3)).rules().names(&schema), ["a", "threshold.1", "threshold.2"]);
         let rows = Prior { mean: vec![0.3], precision: vec![4.0], groups: Vec::new() };
         let prior = model(4).parameters(1).prior(rows, PriorSpec { mean: 0.3, scale: 0.5 });
@@ -211,16 +208,15 @@ mod tests {
 
     #[test]
     fn a_label_or_a_row_that_does_not_fit_is_refused_with_what_to_write() {
-        let check =
-            |model: OrdinalRegression, head: &str, label: &str| model.check(&schema(head, label)).map_err(|error| error.to_string());
-        let without = "intercept = false\n";
-        assert_eq!(check(model(3), without, THREE), Ok(()));
-        assert!(check(model(3), "", THREE).unwrap_err().contains("intercept = false"));
-        assert!(check(model(4), without, THREE).unwrap_err().contains("number of values"));
-        assert!(check(model(2), without, THREE).unwrap_err().contains("a family of their own"));
-        assert!(check(model(3), without, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("in their order"));
+        let check = |model: OrdinalRegression, label: &str| model.check(&schema(label)).map_err(|error| error.to_string());
+        assert_eq!(check(model(3), THREE), Ok(()));
+        assert!(check(model(4), THREE).unwrap_err().contains("number of values"));
+        assert!(check(model(2), THREE).unwrap_err().contains("a family of their own"));
+        assert!(
+            check(model(3), "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]").unwrap_err().contains("in their order")
+        );
         let wide = OrdinalRegression { threshold_scale: [0.0, 1.0], ..model(3) };
-        assert!(check(wide, without, THREE).unwrap_err().contains("threshold_scale"));
+        assert!(check(wide, THREE).unwrap_err().contains("threshold_scale"));
     }
 
     /// The three logits are the probability of the class itself.

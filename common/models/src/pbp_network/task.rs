@@ -13,7 +13,7 @@ use crate::pbp_network::{Network, Posterior, network_posterior};
 use crate::prediction::{Example, Law, Outcome, Prediction, entries};
 use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
-use crate::spec::check::require;
+use crate::spec::check::{require, require_outcome};
 use crate::{ModelOptions, ModelRules, Own, TiltedForm};
 use dp_pvi_schema::{LabelKind, Schema};
 
@@ -56,11 +56,12 @@ impl PbpNetwork {
 
 impl ModelRules for PbpNetwork {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        require(
-            matches!(schema.label().kind, LabelKind::Number(_)),
-            "pbp-network predicts a number: give the schema's label kind = \"number\"",
+        require_outcome(
+            matches!(schema.label().kind, LabelKind::Number { .. }),
+            schema,
+            "pbp-network",
+            "a number, a column with kind = \"number\"",
         )?;
-        require(schema.intercept().is_none(), "family = \"pbp-network\" has biases of its own: set intercept = false in the schema")?;
         require(
             self.network(schema.dimension()).is_some(),
             "hidden needs one to many layers of at least one unit, of at most 2^26 weights in all",
@@ -72,6 +73,7 @@ impl ModelRules for PbpNetwork {
     }
 
     /// All weights, and the precision of the noise as the last coordinate (see `PropagationRule` of dp-pvi-posterior).
+    /// Biases stand in the place of an intercept.
     fn parameters(&self, features: u32) -> Parameters {
         Parameters::from_columns(self.network(features).map_or(0, |network| u32::try_from(network.weights() + 1).unwrap_or(0)))
     }

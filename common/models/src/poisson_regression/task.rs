@@ -13,7 +13,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, Scores, of_predi
 use crate::predictor::{Predictor, Shape, Statistics};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::require;
+use crate::spec::check::{require, wrong_outcome};
 use crate::{ModelOptions, ModelRules};
 use dp_pvi_math::count;
 use dp_pvi_schema::{LabelKind, Schema};
@@ -34,15 +34,11 @@ impl ModelOptions for PoissonRegression {
 }
 
 impl ModelRules for PoissonRegression {
-    /// A count is the entry itself: a transform, a centre or a scale would make another number of it.
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        let LabelKind::Number(rule) = &schema.label().kind else {
-            return require(false, "poisson-regression predicts a count: give the schema's label kind = \"number\"");
+        let LabelKind::Number { rule, .. } = &schema.label().kind else {
+            return wrong_outcome(schema, "poisson-regression", "a count, a column with kind = \"number\" and lower = 0");
         };
-        require(
-            (0..=3).all(|count| (rule.decode(f64::from(count)) - f64::from(count)).abs() < 1e-12) && rule.lower >= 0.0,
-            "poisson-regression predicts a count: give the schema's label lower = 0, centre = 0, scale = 1 and no transform",
-        )
+        require(rule.lower >= 0.0, "a count is 0 or more: give the outcome's column lower = 0")
     }
 
     fn likelihood(&self) -> Likelihood {

@@ -12,7 +12,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics, TiltedPredictor};
 use crate::response::{Response, ResponseKind};
 use crate::spec::TaskError;
-use crate::spec::check::require;
+use crate::spec::check::require_outcome;
 use crate::{Bounds, ModelOptions, ModelRules, PredictorBounds, PredictorScale, Ranges};
 use dp_pvi_math::expectation::expectation;
 use dp_pvi_math::normal;
@@ -37,9 +37,11 @@ impl ModelOptions for ProbitRegression {
 
 impl ModelRules for ProbitRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
-        require(
+        require_outcome(
             matches!(schema.label().kind, LabelKind::Binary { .. }),
-            "probit-regression predicts a class: give the schema's label kind = \"binary\"",
+            schema,
+            "probit-regression",
+            "one of two classes, a column with kind = \"boolean\"",
         )
     }
 

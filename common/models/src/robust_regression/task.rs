@@ -13,7 +13,7 @@ use crate::prediction::{Law, Outcome, Prediction, PredictorLaw, of_predictor};
 use crate::predictor::{Predictor, Shape, Statistics};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, positive, require};
+use crate::spec::check::{invalid, positive, require, require_outcome};
 use crate::spec::words::Short;
 use crate::{Bounds, LearnedScale, ModelOptions, ModelRules, ModelSpec, PredictorBounds, Ranges};
 use dp_pvi_math::observation::Precision;
@@ -110,9 +110,11 @@ impl ModelRules for RobustRegression {
                 "the scale from which learning starts is not that of its prior: use the same version on both sides",
             )?;
         }
-        require(
-            matches!(schema.label().kind, LabelKind::Number(_)),
-            "robust-regression predicts a number: give the schema's label kind = \"number\"",
+        require_outcome(
+            matches!(schema.label().kind, LabelKind::Number { .. }),
+            schema,
+            "robust-regression",
+            "a number, a column with kind = \"number\"",
         )
     }
 
@@ -335,7 +337,7 @@ mod tests {
     fn noise_without_a_variance_and_labels_that_are_classes_are_refused() {
         let check = |model: RobustRegression, label: &str| {
             let column = "[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-            let schema = Schema::parse(&format!("[label]\ncolumn = \"y\"\n{label}\n{column}"));
+            let schema = Schema::asking("y ~ .", &format!("[[columns]]\nname = \"y\"\n{label}\n{column}"));
             model.check(&schema.unwrap()).map_err(|error| error.to_string())
         };
         let number = "kind = \"number\"\nlower = 0\nupper = 40\ncentre = 20\nscale = 10";
@@ -347,7 +349,9 @@ mod tests {
         assert!(check(learning(0.0, 0.25), number).unwrap_err().contains("scale"));
         assert!(check(learning(1.0, 1e-13), number).unwrap_err().contains("scale_rate"));
         assert!(check(RobustRegression { scale: 0.7, ..learning(1.0, 0.25) }, number).unwrap_err().contains("is not that of its prior"));
-        assert!(check(MODEL, "kind = \"binary\"\npositive = [\"1\"]").unwrap_err().contains("kind = \"number\""));
+        assert!(
+            check(MODEL, "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]").unwrap_err().contains("kind = \"number\"")
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use dp_pvi_accounting::ClipNorm;
 use dp_pvi_names::LatticeOverflow;
 
-use dp_pvi_schema::SchemaError;
+use dp_pvi_schema::{LabelKind, Schema, SchemaError};
 
 /// Why a document is not a task of this engine.
 #[derive(Debug, thiserror::Error)]
@@ -62,4 +62,30 @@ pub fn invalid<T>(message: &str) -> Result<T, TaskError> {
 /// The refusal.
 pub fn checked<T>(value: Result<T, dp_pvi_accounting::unit::InvalidUnit>) -> Result<T, TaskError> {
     value.map_err(|e| TaskError::Invalid(e.to_string()))
+}
+
+/// Refuses an outcome unless it is of the kind that a family predicts, see [`wrong_outcome`].
+///
+/// # Errors
+/// The refusal.
+pub(crate) fn require_outcome(fits: bool, schema: &Schema, family: &str, needs: &str) -> Result<(), TaskError> {
+    if fits { Ok(()) } else { wrong_outcome(schema, family, needs) }
+}
+
+/// Refuses an outcome of a kind that a family does not predict: `needs` says which it does, with the kind of such a column.
+///
+/// # Errors
+/// Always.
+pub(crate) fn wrong_outcome<T>(schema: &Schema, family: &str, needs: &str) -> Result<T, TaskError> {
+    let column = &schema.label().column;
+    let found = match &schema.label().kind {
+        LabelKind::Absent => "nothing stands before `~`".to_owned(),
+        LabelKind::Binary { .. } => format!("`{column}` has kind = \"boolean\""),
+        LabelKind::Classes { .. } => format!("`{column}` has kind = \"category\""),
+        LabelKind::Number { .. } => format!("`{column}` has kind = \"number\""),
+        LabelKind::Survival(_) => format!("`{column}` is a survival time"),
+    };
+    invalid(&format!(
+        "family = \"{family}\" predicts {needs}, and {found}: name such a column as outcome (before `~`), describe it so in the schema, or choose a family that predicts what it is"
+    ))
 }

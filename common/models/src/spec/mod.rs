@@ -27,7 +27,7 @@ pub enum Approximation {
     FullCovariance,
 }
 
-/// What rows are made of, where a formula says it.
+/// What is predicted and what rows are made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DesignSpec {

@@ -220,7 +220,7 @@ mod tests {
     use super::{Prior, PriorSpec, TermPrior};
     use crate::spec::DesignSpec;
 
-    const SCHEMA: &str = "version = 2\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n";
+    const SCHEMA: &str = "version = 2\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n";
     const SPEC: PriorSpec = PriorSpec { mean: 0.5, scale: 2.0 };
 
     fn own(term: &str) -> TermPrior {

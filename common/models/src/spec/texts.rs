@@ -1,6 +1,6 @@
 //! Texts of a task and of its schema, which are printed at every site.
 
-use dp_pvi_schema::{ColumnKind, LabelKind, Schema};
+use dp_pvi_schema::{ColumnKind, Schema};
 
 use super::check::{TaskError, require};
 
@@ -19,23 +19,12 @@ pub fn is_plain_text(text: &str) -> bool {
 /// # Errors
 /// One that is too long, or cannot be printed as it is.
 pub fn check_texts(schema: &Schema) -> Result<(), TaskError> {
-    let label = schema.label();
-    let mut names: Vec<&str> = label.columns().collect();
-    names.extend(schema.unit_column());
+    let mut names: Vec<&str> = schema.unit_column().into_iter().collect();
     names.extend(schema.missing_tokens().iter().map(String::as_str));
     names.extend(schema.csv().names.iter().flatten().map(String::as_str));
-    match &label.kind {
-        LabelKind::Binary { positive, negative, strip_suffix } => {
-            names.extend(positive.iter().chain(negative.iter().flatten()).chain(strip_suffix).map(String::as_str));
-        }
-        LabelKind::Classes { values } => names.extend(values.iter().map(String::as_str)),
-        LabelKind::Survival(rule) => names.extend(rule.event.true_values.iter().chain(&rule.event.false_values).map(String::as_str)),
-        LabelKind::Number(_) | LabelKind::Absent => {}
-    }
     if let dp_pvi_schema::content::Content::Documents(rule) = schema.content() {
         names.extend(rule.vocabulary.iter().flatten().map(String::as_str));
     }
-    names.extend(label.published.iter().map(|published| published.source.as_str()));
     if let Some(design) = schema.design() {
         names.extend(design.names().iter().map(String::as_str));
         require(is_plain_text(design.formula()), "the formula holds control characters in a name or a text")?;

@@ -11,7 +11,7 @@ use crate::parameters::{OwnParameter, Parameters};
 use crate::prediction::{Law, Outcome};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, positive, require};
+use crate::spec::check::{invalid, positive, require, wrong_outcome};
 use crate::spec::words::Short;
 use crate::survival::{SurvivalLaw, SurvivalModel};
 use crate::{Bounds, Lengths, ModelOptions, ModelRules, Ranges};
@@ -74,9 +74,10 @@ impl ModelOptions for SurvivalRegression {
 impl ModelRules for SurvivalRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         let LabelKind::Survival(rule) = &schema.label().kind else {
-            return require(
-                false,
-                "survival-regression predicts a time until an event: give the schema's label kind = \"survival\" with time and event",
+            return wrong_outcome(
+                schema,
+                "survival-regression",
+                "a time until an event, `Surv(time, event)` of a column with kind = \"number\" and one with kind = \"boolean\"",
             );
         };
         require(
@@ -112,10 +113,6 @@ impl ModelRules for SurvivalRegression {
         require(
             positive(self.least_exposure) && self.least_exposure <= self.horizon(),
             "least_exposure, the time for which an event at the time of entry counts as watched, must be above 0 and at most the last cut: half of the unit of the times, as 0.5",
-        )?;
-        require(
-            schema.intercept().is_none(),
-            "survival-regression has a baseline in place of an intercept: write intercept = false in the schema, or a formula in the task",
         )
     }
 
@@ -199,7 +196,7 @@ mod tests {
     use crate::survival::SurvivalModel;
     use crate::{ModelRules, ModelSpec, Ranges};
 
-    const SCHEMA: &str = "intercept = false\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n\
+    const SCHEMA: &str = "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n\
                           [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -2\nupper = 2\ncentre = 0\nscale = 1\n";
 
     fn model() -> SurvivalRegression {
@@ -217,7 +214,7 @@ mod tests {
             "survival regression, baseline hazard between 0, 1, 4, 9, of prior mean 0 and scale 2.5"
         );
         assert_eq!(
-            ModelSpec::from(model()).rules().names(&Schema::parse(SCHEMA).unwrap()),
+            ModelSpec::from(model()).rules().names(&Schema::asking("Surv(t, d) ~ 0 + .", SCHEMA).unwrap()),
             ["baseline(0,1]", "baseline(1,4]", "baseline(4,9]", "x"]
         );
     }
@@ -226,7 +223,7 @@ mod tests {
     fn what_cuts_and_schema_cannot_be_is_refused() {
         let check = |cuts: &[f64], schema: &str| {
             let model = SurvivalRegression { cuts: cuts.to_vec(), ..model() };
-            model.check(&Schema::parse(schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default()
+            model.check(&Schema::asking("Surv(t, d) ~ 0 + .", schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default()
         };
         assert_eq!(check(&[0.0, 1.0, 9.0], SCHEMA), "");
         assert_eq!(check(&[0.0, 12.0], SCHEMA), "");
@@ -234,9 +231,9 @@ mod tests {
         assert!(check(&[0.0, 4.0, 4.0, 9.0], SCHEMA).contains("ascend"));
         assert!(check(&[1.0, 9.0], SCHEMA).contains("begin with 0"));
         assert!(check(&[0.0], SCHEMA).contains("at least one"));
-        assert!(check(&[0.0, 9.0], &SCHEMA.replace("intercept = false", "intercept = true")).contains("intercept = false"));
-        let binary = "intercept = false\n[label]\ncolumn = \"d\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"boolean\"\n";
-        assert!(check(&[0.0, 9.0], binary).contains("kind = \"survival\""));
+        let binary = "[[columns]]\nname = \"d\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"boolean\"\n";
+        let binary = Schema::asking("d ~ .", binary).unwrap();
+        assert!(model().check(&binary).unwrap_err().to_string().contains("Surv(time, event)"));
     }
 
     #[test]
@@ -280,7 +277,9 @@ mod tests {
         model.write(record(2.5, 2.5, true, &[0.7, -0.4]), &Place { cut: Cut::NOTHING, ..Place::at(&q) }, &mut rows);
         let residuals: Vec<f64> = rows.iter().map(|(_, at)| at.residual).collect();
         assert!(residuals.len() == 1 && residuals[0] > 0.3 && residuals[0] < 1.0, "{residuals:?}");
-        let check = |least_exposure: f64| SurvivalRegression { least_exposure, ..model.clone() }.check(&Schema::parse(SCHEMA).unwrap());
+        let check = |least_exposure: f64| {
+            SurvivalRegression { least_exposure, ..model.clone() }.check(&Schema::asking("Surv(t, d) ~ 0 + .", SCHEMA).unwrap())
+        };
         check(1.0).unwrap();
         for least in [0.0, -1.0, 10.0, f64::NAN] {
             assert!(check(least).unwrap_err().to_string().contains("least_exposure"));
@@ -314,7 +313,7 @@ mod tests {
             let counts = event && total(&all) <= bound;
             prop_assert!((events(&ended) - f64::from(u8::from(counts && times[0] != times[1]))).abs() < 1e-9);
             let schema = SCHEMA.replace("lower = -2\nupper = 2", "lower = -1.4142136\nupper = 1.4142136");
-            let schema = Schema::parse(&schema).unwrap();
+            let schema = Schema::asking("Surv(t, d) ~ 0 + .", &schema).unwrap();
             let lengths = model().bounds(Ranges::of(&schema, schema.row_norm_bound())).lengths;
             let (g, h) = summed(&ended, 5);
             prop_assert!(g.norm() <= bound.max(1.0) * lengths.gradient * slack, "{} {}", g.norm(), lengths.gradient);

@@ -11,7 +11,7 @@ use crate::parameters::{OwnParameter, Parameters};
 use crate::prediction::{Law, Outcome};
 use crate::response::Response;
 use crate::spec::TaskError;
-use crate::spec::check::{invalid, positive, require};
+use crate::spec::check::{invalid, positive, require, wrong_outcome};
 use crate::spec::words::Short;
 use crate::survival::SurvivalLaw;
 use crate::{Bounds, Lengths, ModelOptions, ModelRules, Ranges};
@@ -56,9 +56,10 @@ impl ModelOptions for WeibullRegression {
 impl ModelRules for WeibullRegression {
     fn check(&self, schema: &Schema) -> Result<(), TaskError> {
         let LabelKind::Survival(rule) = &schema.label().kind else {
-            return require(
-                false,
-                "weibull-regression predicts a time until an event: give the schema's label kind = \"survival\" with time and event",
+            return wrong_outcome(
+                schema,
+                "weibull-regression",
+                "a time until an event, `Surv(time, event)` of a column with kind = \"number\" and one with kind = \"boolean\"",
             );
         };
         require(rule.time.lower > 0.0, "weibull-regression needs times above 0: give the time a `lower` above 0")?;
@@ -149,7 +150,7 @@ mod tests {
     use crate::{Lengths, ModelRules, ModelSpec, Ranges};
 
     const MODEL: WeibullRegression = WeibullRegression { time_unit: 2.0, shape_mean: 0.0, shape_scale: 0.5 };
-    const SCHEMA: &str = "[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 8 }\nevent = { column = \"d\" }\n\
+    const SCHEMA: &str = "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0.5\nupper = 8\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n\
                           [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
     fn record(target: f64, event: bool) -> Example<'static> {
@@ -159,16 +160,21 @@ mod tests {
     #[test]
     fn the_model_is_described_in_words_and_its_shape_has_a_name() {
         assert_eq!(ModelSpec::from(MODEL).to_string(), "Weibull regression, times in units of 2, log shape of prior mean 0 and scale 0.5");
-        assert_eq!(ModelSpec::from(MODEL).rules().names(&Schema::parse(SCHEMA).unwrap()), ["x", "(intercept)", "log(shape)"]);
+        assert_eq!(
+            ModelSpec::from(MODEL).rules().names(&Schema::asking("Surv(t, d) ~ .", SCHEMA).unwrap()),
+            ["x", "(intercept)", "log(shape)"]
+        );
     }
 
     #[test]
     fn times_that_may_be_0_and_entries_are_refused() {
-        let check = |schema: &str| MODEL.check(&Schema::parse(schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default();
-        assert_eq!(check(SCHEMA), "");
-        assert!(check(&SCHEMA.replace("lower = 0.5", "lower = 0")).contains("above 0"));
-        let entry = "entry = { column = \"e\", lower = 0, upper = 8 }\nevent =";
-        assert!(check(&SCHEMA.replace("event =", entry)).contains("no entry times"));
+        let check = |formula: &str, schema: &str| {
+            MODEL.check(&Schema::asking(formula, schema).unwrap()).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(check("Surv(t, d) ~ .", SCHEMA), "");
+        assert!(check("Surv(t, d) ~ .", &SCHEMA.replace("lower = 0.5", "lower = 0")).contains("above 0"));
+        let entered = format!("{SCHEMA}[[columns]]\nname = \"e\"\nkind = \"number\"\nlower = 0\nupper = 8\ncentre = 0\nscale = 1\n");
+        assert!(check("Surv(e, t, d) ~ .", &entered).contains("no entry times"));
     }
 
     #[test]
@@ -205,7 +211,7 @@ mod tests {
     }
 
     fn lengths() -> Lengths {
-        let schema = Schema::parse(SCHEMA).unwrap();
+        let schema = Schema::asking("Surv(t, d) ~ .", SCHEMA).unwrap();
         MODEL.bounds(Ranges::of(&schema, schema.row_norm_bound())).lengths
     }
 

@@ -34,10 +34,14 @@ impl Figure {
         let (schema, _, data) = self.data();
         let limit = if quick { format!("limit = {QUICK}\n") } else { String::new() };
         let sites = if method.pooled { 1 } else { self.sites(quick) };
+        let outcome = if schema == "adult.schema.toml" { "income" } else { "discharge_disposition_id" };
         let model = if self.is_network() {
-            "family = \"neural-network\"\nhidden = [50]\nsamples = 4\nprior_scale = 1.0\n".to_owned()
+            format!("family = \"neural-network\"\noutcome = \"{outcome}\"\nhidden = [50]\nsamples = 4\nprior_scale = 1.0\n")
         } else {
-            format!("family = \"logistic-regression\"\napproximation = \"{}\"\nprior_scale = 1.0\n", method.approximation)
+            format!(
+                "family = \"logistic-regression\"\noutcome = \"{outcome}\"\napproximation = \"{}\"\nprior_scale = 1.0\n",
+                method.approximation
+            )
         };
         let epsilon = if method.is_private() { format!("epsilon = {:?}\n", self.epsilon()) } else { String::new() };
         let (trust, aggregation) = if method.aggregated {

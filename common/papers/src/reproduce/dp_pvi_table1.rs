@@ -39,7 +39,7 @@ fn signal_to_noise(update: &str, size: u32, aggregated: bool) -> Result<Option<f
         ("local", format!("max_units = {size}\n"))
     };
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"adult.schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"income\"\n[schema]\nfile = \"adult.schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\nupdate = \"{update}\"\n{options}\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"{trust}\"\n{aggregation}"
     );

@@ -30,7 +30,7 @@ pub(super) fn resolve(task: &str, schema: &str) -> Result<ResolvedTask, Reproduc
 pub(super) fn schema(columns: usize, bound: f64, norm_bound: Option<f64>) -> String {
     let range = format!("kind = \"number\"\nlower = {:?}\nupper = {bound:?}\ncentre = 0.0\nscale = 1.0\n", -bound);
     let norm = norm_bound.map(|norm| format!("norm_bound = {norm:?}\n")).unwrap_or_default();
-    let mut text = format!("intercept = false\n{norm}\n[label]\ncolumn = \"y\"\n{range}");
+    let mut text = format!("{norm}\n[[columns]]\nname = \"y\"\n{range}");
     for column in 0..columns {
         text.push_str(&format!("\n[[columns]]\nname = \"x{column}\"\n{range}"));
     }

@@ -337,7 +337,7 @@ fn curve_table(curve: &[CurvePoint]) -> String {
 /// A task of the mixture at an ε.
 fn task(update: &str, epsilon: f64, seed: u64) -> Result<ResolvedTask, ReproduceError> {
     let text = format!(
-        "[model]\nfamily = \"gaussian-mixture\"\ncomponents = {COMPONENTS}\nnoise_sd = {NOISE_SD:?}\nseed = {}\n\n[schema]\nfile = \"schema.toml\"\n\n\
+        "[model]\nfamily = \"gaussian-mixture\"\nformula = \"y ~ 0 + .\"\ncomponents = {COMPONENTS}\nnoise_sd = {NOISE_SD:?}\nseed = {}\n\n[schema]\nfile = \"schema.toml\"\n\n\
          [pvi]\nschedule = \"synchronous\"\n{update}\n\n\
          [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
         seed % 1_000_000

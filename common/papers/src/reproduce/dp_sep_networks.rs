@@ -358,14 +358,14 @@ fn private(
         // Bounds on the change of a record's factor: of the means' part, of the precisions and of the noise; 85, 10 and 5 % of the budget. The start is a
         // network of nearly certain random weights.
         Method::Private => (
-            format!("family = \"pbp-network\"\nhidden = [{PRIVATE_HIDDEN}]\nseed = {}", seed % 1_000_000),
+            format!("family = \"pbp-network\"\noutcome = \"y\"\nhidden = [{PRIVATE_HIDDEN}]\nseed = {}", seed % 1_000_000),
             format!(
                 "rounds = 200\nupdate = \"sep\"\nrecords = {records}\ndamping = {{ start = 0.3, end = 0.05 }}\nclip_norms = [1.0, 0.3, 0.3]\n\
                  importances = [0.7225, 0.111, 0.0278]\nstep_precision = 300.0\ninitial_precision = 100.0"
             ),
         ),
         _ => (
-            format!("family = \"neural-network\"\nhidden = [{PRIVATE_HIDDEN}]\nsamples = 1\nnoise_sd = 0.3\nprior_scale = 1.0"),
+            format!("family = \"neural-network\"\nformula = \"y ~ 0 + .\"\nhidden = [{PRIVATE_HIDDEN}]\nsamples = 1\nnoise_sd = 0.3\nprior_scale = 1.0"),
             "rounds = 1\ndamping = 1.0\nupdate = \"dp-optimisation\"\noptimizer = \"adam\"\nsteps = 100\nclip_norm = 1.0\nlearning_rate = 0.05\n\
              learning_rate_decay = 0.98\ninitial_log_scale = -4.0\nmax_units = 1000000"
                 .to_owned(),

@@ -170,10 +170,12 @@ fn open(options: &Options<'_>, set: &Set, epsilon: f64, method: &str, update: &s
         "trust = \"local\"\n".to_owned()
     };
     let task = format!(
-        "[task.model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\nprior_scale = 1.0\n\n\
+        "[task.model]\nfamily = \"logistic-regression\"\noutcome = \"{}\"\napproximation = \"full-covariance\"\nprior_scale = 1.0\n\n\
          [task.schema]\nfile = \"{}.schema.toml\"\n\n[task.pvi]\n{update}\n\
          [task.privacy]\nunit = \"{}\"\nadjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = {DELTA:?}\n{trust}",
-        set.name, set.unit
+        if set.name == "adult" { "income" } else { "readmitted" },
+        set.name,
+        set.unit
     );
     let data = format!("[data]\nfiles = [{}]\ntest_fraction = 0.2\n", set.files);
     let file = options.output.join(format!("vips-blr-{}-{}-{epsilon:?}-{sites}.toml", set.name, method.replace(' ', "-")));

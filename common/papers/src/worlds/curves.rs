@@ -47,9 +47,9 @@ pub(crate) struct Outcome {
 impl Federation {
     pub(crate) fn task(&self) -> ResolvedTask {
         let label = if self.family == "ordinal-regression" {
-            "kind = \"classes\"\nvalues = [\"0\", \"1\", \"2\"]"
+            "kind = \"category\"\nvalues = [\"0\", \"1\", \"2\"]"
         } else {
-            "kind = \"binary\"\npositive = [\"1\"]"
+            "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]"
         };
         let number = |name: &str, lower: f64, upper: f64| {
             let (centre, scale) = (0.5 * (lower + upper), 0.5 * (upper - lower));
@@ -59,7 +59,7 @@ impl Federation {
         };
         let schema = format!(
             "version = 2\n{}{}[[columns]]\nname = \"sex\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"ward\"\n\
-             kind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]\n[label]\ncolumn = \"y\"\n{label}\n",
+             kind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\"]\n[[columns]]\nname = \"y\"\n{label}\n",
             number("age", 18.0, 90.0),
             number("x", -3.0, 3.0)
         );

@@ -188,23 +188,23 @@ impl Problem {
                 "kind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1",
                 "family = \"robust-regression\"\nscale = \"learned\"",
             ),
-            Likelihood::Logistic => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"logistic-regression\""),
-            Likelihood::Probit => ("kind = \"binary\"\npositive = [\"1\"]", "family = \"probit-regression\""),
+            Likelihood::Logistic => {
+                ("kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]", "family = \"logistic-regression\"")
+            }
+            Likelihood::Probit => ("kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]", "family = \"probit-regression\""),
             Likelihood::Survival => (
-                "kind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 4 }\nevent = { column = \"d\" }",
+                "kind = \"boolean\"\n[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 4\ncentre = 0\nscale = 1",
                 "family = \"survival-regression\"\ncuts = [0, 0.5, 1.5, 4]\nbaseline_scale = 1.0\nbaseline_mean = -1.0",
             ),
             Likelihood::Weibull => (
-                "kind = \"survival\"\ntime = { column = \"t\", lower = 0.005, upper = 4 }\nevent = { column = \"d\" }",
+                "kind = \"boolean\"\n[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0.005\nupper = 4\ncentre = 0\nscale = 1",
                 "family = \"weibull-regression\"\ntime_unit = 1.0",
             ),
         };
         let of_times = [Likelihood::Survival, Likelihood::Weibull].contains(&self.likelihood);
         let model = model.replace("baseline_mean = -1.0", &format!("baseline_mean = {}", self.shift - 1.0));
-        let column = if of_times { "" } else { "column = \"y\"\n" };
-        let intercept = self.likelihood != Likelihood::Survival;
-        let mut schema =
-            format!("version = 2\nnorm_bound = {}\nintercept = {intercept}\n[label]\n{column}{label}\n", self.features.bound());
+        let outcome = if of_times { "Surv(t, y)" } else { "y" };
+        let mut schema = format!("version = 2\nnorm_bound = {}\n[[columns]]\nname = \"y\"\n{label}\n", self.features.bound());
         let (numbers, category) = match self.features {
             Features::Independent | Features::Correlated => (4, ""),
             Features::Rare => (2, "[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n"),
@@ -214,7 +214,7 @@ impl Problem {
         }
         schema += category;
         let text = format!(
-            "[model]\n{model}\nprior_scale = {}\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
+            "[model]\noutcome = \"{outcome}\"\n{model}\nprior_scale = {}\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
              adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.prior, self.approximation, self.pvi, self.epsilon
         );

@@ -15,6 +15,8 @@ pub(crate) struct Set {
     pub(crate) name: &'static str,
     pub(crate) schema: String,
     pub(crate) files: &'static [&'static str],
+    /// The column that is predicted.
+    pub(crate) outcome: &'static str,
     /// Keys of `[model]`.
     pub(crate) model: &'static str,
     /// Keys of `[pvi]` that have no default.
@@ -32,7 +34,7 @@ const HEART: &[&str] = &[
 fn heart() -> String {
     let mut text = String::from(
         "version = 2\nnorm_bound = 4.0\n[csv]\nnames = [\"age\", \"sex\", \"cp\", \"trestbps\", \"chol\", \"fbs\", \"restecg\", \"thalach\", \"exang\", \"oldpeak\", \"slope\", \"ca\", \"thal\", \"num\"]\n\
-         [missing]\ntokens = [\"?\"]\n[label]\ncolumn = \"num\"\nkind = \"binary\"\npositive = [\"1\", \"2\", \"3\", \"4\"]\n",
+         [missing]\ntokens = [\"?\"]\n[[columns]]\nname = \"num\"\nkind = \"boolean\"\ntrue_values = [\"1\", \"2\", \"3\", \"4\"]\nfalse_values = [\"0\"]\n",
     );
     for (name, lower, upper, centre, scale) in [
         ("age", 20, 90, 55, 20),
@@ -81,7 +83,7 @@ fn breast_cancer() -> String {
     let rest: Vec<String> = (0..20).map(|i| format!("\"other{i}\"")).collect();
     let names: Vec<String> = columns.iter().map(|(name, ..)| format!("\"{name}\"")).collect();
     let mut text = format!(
-        "version = 2\nnorm_bound = 4.0\nother_columns = \"ignore\"\n[csv]\nnames = [\"id\", \"diagnosis\", {}, {}]\n[label]\ncolumn = \"diagnosis\"\nkind = \"binary\"\npositive = [\"M\"]\nnegative = [\"B\"]\n",
+        "version = 2\nnorm_bound = 4.0\nother_columns = \"ignore\"\n[csv]\nnames = [\"id\", \"diagnosis\", {}, {}]\n[[columns]]\nname = \"diagnosis\"\nkind = \"boolean\"\ntrue_values = [\"M\"]\nfalse_values = [\"B\"]\n",
         names.join(", "),
         rest.join(", ")
     );
@@ -141,7 +143,7 @@ fn numbers(label: Number, columns: &[Number], norm_bound: f64, delimiter: &str) 
         format!("kind = \"number\"\nlower = {lower:?}\nupper = {upper:?}\ncentre = {centre:?}\nscale = {scale:?}\n")
     };
     let mut text = format!(
-        "version = 2\nnorm_bound = {norm_bound:?}\n[csv]\ndelimiter = \"{delimiter}\"\nnames = [{}]\n[label]\ncolumn = \"{}\"\n{}",
+        "version = 2\nnorm_bound = {norm_bound:?}\n[csv]\ndelimiter = \"{delimiter}\"\nnames = [{}]\n[[columns]]\nname = \"{}\"\n{}",
         names.join(", "),
         label.0,
         keys(&label)
@@ -159,20 +161,20 @@ pub(crate) fn sets() -> Vec<Set> {
         let text = read(name).replace(FULL, "");
         text.lines().filter(|line| !line.starts_with("unit_column")).collect::<Vec<_>>().join("\n")
     };
-    let set = |name, schema, files, (model, bounds)| Set { name, schema, files, model, bounds };
+    let set = |name, outcome, schema, files, (model, bounds)| Set { name, outcome, schema, files, model, bounds };
     const ADULT: &[&str] = &["adult/adult.data.gz", "adult/adult.test.gz"];
     const DIABETES: &[&str] = &["health/diabetes-130/diabetic_data.csv.gz"];
     // Four standard deviations of the noise, in units of the gradient.
     let power_keys = ("family = \"linear-regression\"\nnoise_sd = 0.25", "residual_bound = 16.0\ncurvature_bound = 16.0");
     let wine_keys = ("family = \"linear-regression\"\nnoise_sd = 0.7", "residual_bound = 5.7\ncurvature_bound = 2.05");
     vec![
-        set("heart disease", heart(), HEART, LOGISTIC),
-        set("breast cancer", breast_cancer(), &["health/breast-cancer-wdbc/wdbc.data"], LOGISTIC),
-        set("wine", wine(), &["uci-regression/wine/data.txt.gz"], wine_keys),
-        set("power", power(), &["uci-regression/power/data.txt.gz"], power_keys),
-        set("Adult", treatment("adult.schema.toml"), ADULT, LOGISTIC),
-        set("diabetes, death", treatment("diabetes-mortality.schema.toml"), DIABETES, LOGISTIC),
-        set("diabetes, readmission", treatment("diabetes.schema.toml"), DIABETES, LOGISTIC),
+        set("heart disease", "num", heart(), HEART, LOGISTIC),
+        set("breast cancer", "diagnosis", breast_cancer(), &["health/breast-cancer-wdbc/wdbc.data"], LOGISTIC),
+        set("wine", "grade", wine(), &["uci-regression/wine/data.txt.gz"], wine_keys),
+        set("power", "output", power(), &["uci-regression/power/data.txt.gz"], power_keys),
+        set("Adult", "income", treatment("adult.schema.toml"), ADULT, LOGISTIC),
+        set("diabetes, death", "discharge_disposition_id", treatment("diabetes-mortality.schema.toml"), DIABETES, LOGISTIC),
+        set("diabetes, readmission", "readmitted", treatment("diabetes.schema.toml"), DIABETES, LOGISTIC),
     ]
 }
 
@@ -186,8 +188,8 @@ pub(crate) fn full_coding() -> Set {
     Set { name: "Adult, full coding", schema, ..adult }
 }
 
-pub(crate) fn load(schema: &str, files: &[PathBuf]) -> RecordTable {
-    load_public(&Schema::parse(schema).unwrap(), files, None).unwrap().into_inner()
+pub(crate) fn load(outcome: &str, schema: &str, files: &[PathBuf]) -> RecordTable {
+    load_public(&Schema::asking(&format!("{outcome} ~ ."), schema).unwrap(), files, None).unwrap().into_inner()
 }
 
 /// The records in random order: a fifth that is held out, and the others, cut into sites of one size.

@@ -66,12 +66,12 @@ pub(crate) enum Labels {
 impl Federation {
     pub(crate) fn task(&self) -> ResolvedTask {
         let mut schema =
-            format!("norm_bound = {BOUND}\nintercept = true\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n");
+            format!("norm_bound = {BOUND}\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n");
         for i in 1..DIMENSION {
             schema += &format!("[[columns]]\nname = \"n{i}\"\nkind = \"number\"\nlower = -3.0\nupper = 3.0\ncentre = 0.0\nscale = 1.0\n");
         }
         let text = format!(
-            "[model]\nfamily = \"logistic-regression\"\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n\
+            "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n\
              [pvi]\nschedule = \"synchronous\"\nrounds = {}\nupdate = \"natural-gradient\"\n\
              [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.approximation, self.rounds, self.epsilon

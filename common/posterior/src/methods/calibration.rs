@@ -121,6 +121,7 @@ mod tests {
             r#"
 [model]
 family = "logistic-regression"
+outcome = "died"
 prior_scale = 1.0
 [schema]
 file = "schema.toml"

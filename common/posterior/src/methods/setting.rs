@@ -191,7 +191,7 @@ impl Setting<'_> {
     /// The text is not a schema (never for a task that was resolved or read).
     pub fn parsed_schema(&self) -> Result<Schema, TaskError> {
         let schema = spec::schema(self.schema, self.design)?;
-        Ok(if matches!(self.model.rules().response().kind, ResponseKind::Count) { schema.with_whole_label() } else { schema })
+        Ok(if matches!(self.model.rules().response().kind, ResponseKind::Count) { schema.with_counts() } else { schema })
     }
 }
 

@@ -9,11 +9,12 @@ const COLUMNS: &str = "[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0
                        [[columns]]\nname = \"days\"\nkind = \"number\"\nlower = 1\nupper = 90\ncentre = 0\nscale = 1\n\
                        [[columns]]\nname = \"w\"\nkind = \"number\"\nlower = 0\nupper = 4\ncentre = 0\nscale = 1\n\
                        [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\"]\n";
-const BINARY: &str = "column = \"y\"\nkind = \"binary\"\npositive = [\"1\"]";
-const CLASSES: &str = "column = \"y\"\nkind = \"classes\"\nvalues = [\"a\", \"b\", \"c\"]";
-const NUMBER: &str = "column = \"y\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 4\nscale = 2";
-const COUNT: &str = "column = \"y\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1";
-const SURVIVAL: &str = "kind = \"survival\"\ntime = { column = \"t\", lower = 0.5, upper = 9 }\nevent = { column = \"d\" }";
+const BINARY: &str = "name = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]";
+const CLASSES: &str = "name = \"y\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]";
+const NUMBER: &str = "name = \"y\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 4\nscale = 2";
+const COUNT: &str = "name = \"y\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1";
+const SURVIVAL: &str =
+    "name = \"t\"\nkind = \"number\"\nlower = 0.5\nupper = 9\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"";
 
 const NATURAL: &str = "update = \"natural-gradient\"\nclip_norm = 1.0";
 const OPTIMISATION: &str = "update = \"dp-optimisation\"\nclip_norm = 1.0\nsteps = 5\nmeasured = false";
@@ -28,7 +29,7 @@ fn resolve(model: &str, label: &str, update: &str, formula: &str) -> Result<Reso
         "[model]\n{model}\nformula = \"{formula}\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{update}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
-    RawTask::parse(&text)?.resolve(&format!("version = 2\n[label]\n{label}\n{COLUMNS}"), CONTEXT)
+    RawTask::parse(&text)?.resolve(&format!("version = 2\n[[columns]]\n{label}\n{COLUMNS}"), CONTEXT)
 }
 
 #[test]
@@ -66,18 +67,17 @@ fn families_and_labels_that_do_not_fit_are_refused_by_the_name_of_the_key() {
     const NEGATIVE_BINOMIAL: &str = "family = \"negative-binomial-regression\"\ndispersion = 1.5";
     let dispersion = |value: &str| NEGATIVE_BINOMIAL.replace("1.5", value);
     for (model, label, update, formula, part) in [
-        (MULTINOMIAL.to_owned(), BINARY, NATURAL, "y ~ age", "kind = \"classes\""),
+        (MULTINOMIAL.to_owned(), BINARY, NATURAL, "y ~ age", "kind = \"category\""),
         (MULTINOMIAL.replace('3', "4"), CLASSES, NATURAL, "y ~ age", "number of values"),
-        ("family = \"ordinal-regression\"\nclasses = 3".into(), NUMBER, NATURAL, "y ~ age", "kind = \"classes\""),
+        ("family = \"ordinal-regression\"\nclasses = 3".into(), NUMBER, NATURAL, "y ~ age", "kind = \"category\""),
         (NEGATIVE_BINOMIAL.into(), CLASSES, NATURAL, "y ~ age", "kind = \"number\""),
-        (NEGATIVE_BINOMIAL.into(), NUMBER, NATURAL, "y ~ age", "scale = 1"),
         (NEGATIVE_BINOMIAL.into(), &COUNT.replace("upper = 9", "upper = 9.5"), NATURAL, "y ~ age", "a whole number as upper"),
         (dispersion("0.0"), COUNT, NATURAL, "y ~ age", "dispersion must be"),
         (dispersion("-1.0"), COUNT, NATURAL, "y ~ age", "dispersion must be"),
         ("family = \"poisson-regression\"".into(), BINARY, BOUNDED, "y ~ age", "predicts a count"),
         ("family = \"robust-regression\"\nscale = 1.0\ndegrees_of_freedom = 2.0".into(), NUMBER, NATURAL, "y ~ age", "above 2"),
         ("family = \"robust-regression\"\nscale = 1.0".into(), BINARY, NATURAL, "y ~ age", "kind = \"number\""),
-        ("family = \"survival-regression\"\ncuts = [0, 4, 9]".into(), BINARY, BOUNDED, "y ~ age", "kind = \"survival\""),
+        ("family = \"survival-regression\"\ncuts = [0, 4, 9]".into(), BINARY, BOUNDED, "y ~ age", "Surv(time, event)"),
         (
             "family = \"survival-regression\"\ncuts = [0, 4, 8]".into(),
             SURVIVAL,
@@ -86,8 +86,8 @@ fn families_and_labels_that_do_not_fit_are_refused_by_the_name_of_the_key() {
             "do not cover the time's range",
         ),
         ("family = \"survival-regression\"\ncuts = [0, 4, 4, 9]".into(), SURVIVAL, BOUNDED, "Surv(t, d) ~ age", "ascend"),
-        ("family = \"weibull-regression\"\ntime_unit = 2.0".into(), BINARY, BOUNDED, "y ~ age", "kind = \"survival\""),
-        (LOGISTIC.into(), CLASSES, NATURAL, "y ~ age", "kind = \"binary\""),
+        ("family = \"weibull-regression\"\ntime_unit = 2.0".into(), BINARY, BOUNDED, "y ~ age", "Surv(time, event)"),
+        (LOGISTIC.into(), CLASSES, NATURAL, "y ~ age", "kind = \"boolean\""),
         (format!("{LOGISTIC}\nweights = \"ward\""), BINARY, NATURAL, "y ~ age", "`ward`"),
         (format!("{LOGISTIC}\nweights = \"age\""), BINARY, NATURAL, "y ~ age", "`age`"),
         ("family = \"neural-network\"\nhidden = [3]\nweights = \"w\"".into(), BINARY, OPTIMISATION, "y ~ age", "weights need a regression"),
@@ -109,7 +109,7 @@ fn sites_send_no_learned_scales() {
             "[model]\n{LOGISTIC}\napproximation = \"mean-field\"\nformula = \"y ~ s(age, k = 5) + (1 | ward)\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{update}\n\
              [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\n{epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
-        let task = RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[label]\n{BINARY}\n{COLUMNS}"), CONTEXT).unwrap();
+        let task = RawTask::parse(&text).unwrap().resolve(&format!("version = 2\n[[columns]]\n{BINARY}\n{COLUMNS}"), CONTEXT).unwrap();
         let sent = sent * u64::from(task.dimension);
         assert_eq!(task.message(0).unwrap().coordinates, sent);
         assert_eq!(task.update.rules().state(&task.setting()).len, sent + 2);

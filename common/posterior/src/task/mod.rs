@@ -57,7 +57,7 @@ pub struct ResolvedTask {
     pub prior: PriorSpec,
     /// The schema file, as text, byte for byte.
     pub schema: String,
-    /// What rows are made of, where a formula says it; absent: columns fill entries one after the other.
+    /// What is predicted and what rows are made of; absent: of documents and images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<DesignSpec>,
     /// Number of features: columns of the encoded rows.

@@ -47,7 +47,7 @@ mod tests {
 
     fn resolved(privacy: &str) -> ResolvedTask {
         let text = format!(
-            "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+            "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
              update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\ndelta = 1e-5\nepsilon = 1.0\n{privacy}\n"
         );
         RawTask::parse(&text).unwrap().resolve(SCHEMA, CONTEXT).unwrap()

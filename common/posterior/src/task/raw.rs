@@ -24,6 +24,7 @@ const LARGEST_USUAL: u32 = 256;
 /// name = "lung-fed"                  # optional; the federation's name otherwise
 ///
 /// [model]
+/// outcome = "died"                   # what is predicted: a column of the schema; all others predict it. Or formula = "died ~ age + ward"
 /// family = "logistic-regression"     # or "linear-regression" with noise_sd
 /// approximation = "mean-field"       # or "full-covariance" (not with dp-optimisation, bcm, global-vi); the default for natural gradients of a formula with `s(…)` or `(1 | …)`
 /// prior_scale = 1.0
@@ -82,7 +83,8 @@ pub struct RawModel {
     pub prior_mean: Option<f64>,
     /// Standard deviation of every coefficient. Default: 1.
     pub prior_scale: Option<f64>,
-    /// What rows are made of, as in `died ~ age + sex*ward`. Default: the schema's columns, one after the other.
+    /// What is predicted and what rows are made of, as in `died ~ age + sex*ward`. As `outcome = "died"` it is `died ~ .`, with all other columns. Absent: of documents and images, and of
+    /// families that predict nothing.
     pub formula: Option<String>,
     /// Names of all sites, where the formula has effects of sites.
     pub sites: Vec<String>,
@@ -233,7 +235,7 @@ impl RawTask {
     /// noise reaches.
     pub fn resolve(&self, schema_text: &str, context: ResolveContext<'_>) -> Result<ResolvedTask, TaskError> {
         let model = self.model.family.resolve(&self.model.options)?;
-        let design = self.model.design().map(|design| DesignSpec { without_intercept: !model.rules().has_intercept(), ..design });
+        let design = self.design(schema_text, &model)?;
         require(
             design.is_some() || self.model.sites.is_empty(),
             "sites belongs to a formula with effects of sites: \"died ~ age + (1 | site)\"",
@@ -298,6 +300,24 @@ impl RawTask {
         Ok(ResolvedTask { update, ..task })
     }
 
+    /// What is predicted and what rows are made of: as it is written, or all columns where the family predicts nothing.
+    fn design(&self, schema_text: &str, model: &super::ModelSpec) -> Result<Option<DesignSpec>, TaskError> {
+        let of = |formula: &str| DesignSpec {
+            priors: self.model.priors.clone(),
+            without_intercept: !model.rules().has_intercept(),
+            ..DesignSpec::of(formula, self.model.sites.clone())
+        };
+        let is_table = *Schema::parse(schema_text)?.content() == dp_pvi_schema::content::Content::Table;
+        match &self.model.formula {
+            Some(formula) => Ok(Some(of(formula))),
+            None if !is_table => Ok(None),
+            None if !model.rules().has_outcome() => Ok(Some(of("~ ."))),
+            None => invalid(
+                "what is predicted? Write outcome = \"died\" under [model], with the name of a column, or formula = \"died ~ age + ward\"",
+            ),
+        }
+    }
+
     /// `max_units` of `[pvi]`, where the site adds the noise.
     fn units_of_update(&self) -> Option<u64> {
         let units = self.pvi.options.get("max_units")?.as_integer()?;
@@ -349,14 +369,7 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "sites", "weights", "priors"];
-
-    /// What rows are made of, where a formula says it.
-    #[must_use]
-    pub fn design(&self) -> Option<DesignSpec> {
-        let design = |formula| DesignSpec { priors: self.priors.clone(), ..DesignSpec::of(formula, self.sites.clone()) };
-        self.formula.clone().map(design)
-    }
+    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "outcome", "sites", "weights", "priors"];
 }
 
 impl RawPvi {
@@ -384,6 +397,7 @@ struct CommonModel {
     prior_mean: Option<f64>,
     prior_scale: Option<f64>,
     formula: Option<String>,
+    outcome: Option<String>,
     #[serde(default)]
     sites: Vec<String>,
     weights: Option<String>,
@@ -396,7 +410,14 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors } = read(common)?;
+        let CommonModel { family, approximation, prior_mean, prior_scale, formula, outcome, sites, weights, priors } = read(common)?;
+        let formula = match (formula, outcome) {
+            (Some(_), Some(_)) => {
+                return Err("`outcome` and `formula` both say what is predicted: leave `outcome` out, the formula has it before `~`".into());
+            }
+            (formula, None) => formula,
+            (None, Some(outcome)) => Some(of_outcome(&outcome)?),
+        };
         Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors, options })
     }
 }
@@ -447,6 +468,16 @@ impl TryFrom<toml::Table> for RawPvi {
             update,
             options,
         })
+    }
+}
+
+/// The formula in which all other columns predict this one; of a survival time the text is `Surv(…)`.
+fn of_outcome(outcome: &str) -> Result<String, String> {
+    match outcome.trim() {
+        "" => Err("`outcome` is empty: name the column that is predicted".into()),
+        text if text.contains('~') => Err("`outcome` is a column's name: a text with `~` is a formula, `formula = …`".into()),
+        text if text.starts_with("Surv(") || text.starts_with('`') => Ok(format!("{text} ~ .")),
+        name => Ok(format!("{} ~ .", dp_pvi_schema::formula::in_formula(name))),
     }
 }
 

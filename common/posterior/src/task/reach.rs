@@ -108,12 +108,12 @@ impl Reach {
                 invalid(&format!("{}: at such ends it decides every label by itself; scale the column, or give it a smaller range", ends()))
             }
             PredictorScale::Label => {
-                let LabelKind::Number(rule) = &schema.label().kind else { return Ok(()) };
+                let LabelKind::Number { rule, .. } = &schema.label().kind else { return Ok(()) };
                 let (low, high) = (rule.encode(rule.lower), rule.encode(rule.upper));
                 let (least, greatest) = self.range();
                 if least > high || greatest < low {
                     return invalid(&format!(
-                        "the label after its centre and scale lies between {} and {}, and the prior lets predictors reach {} to {}: give the label a centre and a scale in the \
+                        "the outcome after its centre and scale lies between {} and {}, and the prior lets predictors reach {} to {}: give the outcome's column a centre and a scale in the \
                          middle of its range, or the prior a mean or a scale",
                         Short(low),
                         Short(high),
@@ -125,7 +125,7 @@ impl Reach {
                     return Ok(());
                 }
                 invalid(&format!(
-                    "{}, and the label after its centre and scale between {} and {}: give both the same units",
+                    "{}, and the outcome after its centre and scale between {} and {}: give both the same units",
                     ends(),
                     Short(low),
                     Short(high)

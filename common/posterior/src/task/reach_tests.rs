@@ -3,7 +3,7 @@
 
 use crate::task::{RawTask, ResolveContext, ResolvedTask, TaskError};
 
-const SCHEMA: &str = "version = 2\n[label]\ncolumn = \"visits\"\nkind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1\n[[columns]]\nname = \"age\"\n\
+const SCHEMA: &str = "version = 2\n[[columns]]\nname = \"visits\"\nkind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1\n[[columns]]\nname = \"age\"\n\
     kind = \"number\"\nlower = 20\nupper = 90\ncentre = 55\nscale = 35\n[[columns]]\nname = \"days\"\nkind = \"number\"\nlower = 1\nupper = 2000\ncentre = 0\n\
     scale = 1\n";
 
@@ -51,7 +51,10 @@ fn an_offset_that_no_label_can_follow_is_refused() {
     let why = refused("linear-regression", "visits ~ age + offset(days)", "noise_sd = 1.0");
     assert!(why.contains("the same units"), "{why}");
     assert_eq!(refused("linear-regression", "visits ~ age + offset(log(days))", "noise_sd = 1.0"), "");
-    let binary = SCHEMA.replace("kind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1", "kind = \"binary\"\npositive = [\"1\"]");
+    let binary = SCHEMA.replace(
+        "kind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1",
+        "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]",
+    );
     let logit = |formula: &str| {
         let task = resolved("logistic-regression", formula, "", &binary.replace("visits", "died"));
         task.err().map(|error| error.to_string()).unwrap_or_default()

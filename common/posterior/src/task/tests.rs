@@ -11,11 +11,6 @@ pub(super) const CONTEXT: ResolveContext<'_> =
 pub(crate) const SCHEMA: &str = r#"
 norm_bound = 2.0
 
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-
 [[columns]]
 name = "age"
 kind = "number"
@@ -23,19 +18,16 @@ lower = 0
 upper = 110
 centre = 50
 scale = 20
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 pub(super) const NUMERIC_LABEL: &str = r#"
 norm_bound = 2.0
 
-[label]
-column = "days"
-kind = "number"
-lower = 0
-upper = 100
-centre = 0
-scale = 10
-
 [[columns]]
 name = "age"
 kind = "number"
@@ -43,6 +35,13 @@ lower = 0
 upper = 110
 centre = 50
 scale = 20
+[[columns]]
+name = "days"
+kind = "number"
+lower = 0
+upper = 100
+centre = 0
+scale = 10
 "#;
 
 /// A task of private logistic regression; `edit` replaces one text by another.
@@ -50,6 +49,7 @@ fn private(edit: &[(&str, &str)]) -> String {
     let mut text = r#"
 [model]
 family = "logistic-regression"
+outcome = "died"
 prior_scale = 1.0
 [schema]
 file = "schema.toml"
@@ -476,7 +476,7 @@ fn a_protected_task_says_how_many_units_a_site_has_at_most() {
 fn numbers_that_nobody_means_are_refused() {
     let network = |model: &str, pvi: &str| {
         let text = format!(
-            "[model]\nfamily = \"neural-network\"\nhidden = [3]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n\
+            "[model]\nfamily = \"neural-network\"\noutcome = \"days\"\nhidden = [3]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n\
              update = \"dp-optimisation\"\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 20000\n"
         );
         resolve(&text, NUMERIC_LABEL).map_err(|error| error.to_string())
@@ -504,7 +504,7 @@ fn numbers_that_nobody_means_are_refused() {
 /// What a model puts before the row belongs to nobody: the effects of sites begin behind it.
 #[test]
 fn effects_of_sites_stand_behind_the_baseline_of_survival_times() {
-    let schema = "version = 2\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 9 }\nevent = { column = \"d\" }\n\
+    let schema = "version = 2\n[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n\
                   [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
     let text = "[model]\nfamily = \"survival-regression\"\napproximation = \"mean-field\"\ncuts = [0, 1, 4, 9]\nprior_scale = 1\nformula = \"Surv(t, d) ~ x + (1 | site)\"\n\
                 sites = [\"b\", \"a\"]\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"\n\

@@ -5,13 +5,13 @@ use dp_pvi_posterior::methods::noise_aware::{Absent, ClosedRound, History};
 use dp_pvi_posterior::noise_aware;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, TaskError};
 
-const SCHEMA: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+const SCHEMA: &str = "[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
                       [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";
 
 fn try_task(pvi: &str, privacy: &str) -> Result<ResolvedTask, TaskError> {
     let approximation = if pvi.contains("vips") { "full-covariance" } else { "mean-field" };
     let text = format!(
-        "model.family = \"logistic-regression\"\nmodel.approximation = \"{approximation}\"\nschema.file = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n\
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nmodel.approximation = \"{approximation}\"\nschema.file = \"s\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n\
          delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };

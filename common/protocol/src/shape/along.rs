@@ -62,7 +62,7 @@ impl Along {
         let point = q.standard().mean().to_vec();
         let far = task.feature_bound * point.iter().map(|m| m * m).sum::<f64>().sqrt();
         let labels = match &schema.label().kind {
-            LabelKind::Number(rule) => [rule.encode(rule.lower), rule.encode(rule.upper)],
+            LabelKind::Number { rule, .. } => [rule.encode(rule.lower), rule.encode(rule.upper)],
             _ => [0.0, 1.0],
         };
         let offset = schema.design().map_or((0.0, 0.0), |design| design.offset_range());

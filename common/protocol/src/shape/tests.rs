@@ -8,12 +8,12 @@ use rand_core::SeedableRng;
 use super::*;
 use dp_pvi_posterior::task::{RawTask, ResolveContext};
 
-const SCHEMA: &str = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\n\
+const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\n\
     centre = 0\nscale = 1\n[[columns]]\nname = \"b\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
 fn task(model: &str, update: &str, privacy: &str) -> ResolvedTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\n\
          adjacency = \"replace-one\"\ndelta = 1e-5\n{privacy}trust = \"local\"\nmax_units = 20000\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };

@@ -146,8 +146,8 @@ mod tests {
     /// A ledger charges a run as a whole, whichever visits come; several runs read at most 5 % more than the plan of all.
     #[test]
     fn a_budget_holds_whole_runs() {
-        let schema = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
-        let text = "name = \"growing\"\n[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+        let schema = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
+        let text = "name = \"growing\"\n[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
                     update = \"natural-gradient\"\nbudget_growth = 3.0\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
         let context = ResolveContext { name: "growing", update_deadline_seconds: 60, min_sites: 2, expected_sites: 2 };
         let task = RawTask::parse(text).unwrap().resolve(schema, context).unwrap();

@@ -7,14 +7,14 @@ use sha2::{Digest, Sha256};
 
 use super::*;
 
-const SCHEMA: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+const SCHEMA: &str = "[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
                       [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";
 /// Visits of every task here.
 const VISITS: u32 = 5;
 
 fn task(privacy: &str) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {VISITS}\n\
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {VISITS}\n\
          update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\n{privacy}\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };

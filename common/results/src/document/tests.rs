@@ -11,11 +11,6 @@ use dp_pvi_protocol::metrics::HeldOutMetrics;
 use dp_pvi_protocol::statement::{Booked, PrivacyStatement, StatementError, statement};
 
 const SCHEMA: &str = r#"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
-
 [[columns]]
 name = "age"
 kind = "number"
@@ -23,11 +18,16 @@ lower = 0
 upper = 110
 centre = 50
 scale = 20
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 fn task(update: &str, privacy: &str) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
@@ -136,7 +136,7 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
 
 /// A posterior with covariance: Λ = [2 1; 1 4], whose inverse is [4 −1; −1 2]/7.
 fn full() -> PosteriorDocument {
-    let text = "model.family = \"logistic-regression\"\nmodel.approximation = \"full-covariance\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
+    let text = "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nmodel.approximation = \"full-covariance\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     let task = RawTask::parse(text).unwrap().resolve(SCHEMA, context).unwrap();
     PosteriorDocument::new(&task, 0, 1, &[0.1, 0.2, 2.0, 2f64.sqrt(), 4.0], vec![], vec![]).unwrap()
@@ -300,7 +300,7 @@ fn no_ledger_books_more_than_the_statement_says() {
     let site = ClientId::new("hospital-1").unwrap();
     for (growth, first_three, answered_three) in [(3.0, 0.499, 0.955), (10.0, 0.424, 0.996)] {
         let text = format!(
-            "model.family = \"logistic-regression\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+            "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
              update = \"natural-gradient\"\nbudget_growth = {growth:?}\n\
              [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );

@@ -8,10 +8,6 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Trust};
 const SCHEMA: &str = r#"
 version = 2
 norm_bound = 2.5
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -26,6 +22,11 @@ kind = "boolean"
 name = "ward"
 kind = "category"
 values = ["a", "b", "c"]
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 const UPDATE: &str = "schedule = \"synchronous\"\nrounds = 6\nupdate = \"natural-gradient\"";
@@ -42,14 +43,14 @@ pub(super) fn task(schema: &str, pvi: &str, model: &str, epsilon: f64) -> Resolv
     RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
 }
 
-const LOGISTIC: &str = "family = \"logistic-regression\"\napproximation = \"full-covariance\"";
+const LOGISTIC: &str = "family = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"full-covariance\"";
 
 /// The schema with everything published.
 fn known() -> String {
     SCHEMA
-        .replace("positive = [\"yes\"]", "positive = [\"yes\"]\nshare = 0.2\nsource = \"register\"")
+        .replace("true_values = [\"yes\"]", "true_values = [\"yes\"]\nshare = 0.2\nsource = \"register\"")
         .replace("scale = 20", "scale = 20\nmean = 62\nsd = 12\nsource = \"register\"")
-        .replace("kind = \"boolean\"", "kind = \"boolean\"\nshare = 0.5\nsource = \"register\"")
+        .replace("kind = \"boolean\"\n[[", "kind = \"boolean\"\nshare = 0.5\nsource = \"register\"\n[[")
         .replace("\"c\"]", "\"c\"]\nshare = [0.6, 0.3, 0.1]\nsource = \"register\"")
 }
 
@@ -90,7 +91,7 @@ fn more_records_and_more_budget_narrow_the_intervals_and_published_numbers_the_r
 #[test]
 fn a_rehearsal_without_noise_arrives_at_the_posterior_without_protection() {
     for family in ["full-covariance", "mean-field"] {
-        let model = format!("family = \"logistic-regression\"\napproximation = \"{family}\"");
+        let model = format!("family = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"{family}\"");
         // No term is shortened or weighted.
         let pvi = format!("{}\nclip_norm = 2.5\nweighted = false", UPDATE.replace('6', "30"));
         let task = task(&known(), &pvi, &model, 1e4);
@@ -118,7 +119,7 @@ fn what_is_not_forecast_says_why() {
         forecast(&task, units, EFFORT).unwrap_err()
     };
     assert_eq!(why("", "", &[]), NotForecast::Nobody);
-    let network = "family = \"neural-network\"\nhidden = [3]";
+    let network = "family = \"neural-network\"\noutcome = \"died\"\nhidden = [3]";
     let of_network =
         why("schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"\nclip_norm = 1.0\noptimizer = \"adam\"", network, &[9]);
     assert!(matches!(of_network, NotForecast::Intervals(_)), "{of_network:?}");
@@ -148,7 +149,12 @@ fn an_outlook_compares_budgets_and_a_summer() {
 
 #[test]
 fn a_setting_that_the_update_does_not_allow_says_why() {
-    let task = task(SCHEMA, "schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"", "family = \"logistic-regression\"", 1.0);
+    let task = task(
+        SCHEMA,
+        "schedule = \"sequential\"\nsweeps = 2\nupdate = \"dp-optimisation\"",
+        "family = \"logistic-regression\"\noutcome = \"died\"",
+        1.0,
+    );
     let outlook = outlook(&task, &[1000; 2]).unwrap();
     let why = |trust| outlook.settings.iter().filter(|s| s.trust == trust).map(|s| s.why.clone()).collect::<Vec<_>>();
     assert_eq!(why(Trust::Local), [None, None, None]);
@@ -211,7 +217,7 @@ fn a_run_that_may_gain_is_not_refused_and_an_intercept_alone_never() {
     let forecast_of = |low: f64, median: f64, high: f64| Forecast { gain: Some(Range { low, median, high }), ..of(SCHEMA, 1000, 1.0) };
     assert!(!forecast_of(-1.02, -0.0355, 1.2).is_worthless());
     assert!(forecast_of(-1.02, -0.5, -0.1).is_worthless() && forecast_of(-1.02, -0.5, 0.1).is_worthless());
-    let alone = task(SCHEMA, UPDATE, &format!("{LOGISTIC}\nformula = \"died ~ 1\""), 0.05);
+    let alone = task(SCHEMA, UPDATE, &LOGISTIC.replace("outcome = \"died\"", "formula = \"died ~ 1\""), 0.05);
     assert_eq!(super::worthless(Some(60), &alone), None);
     assert_eq!(forecast(&alone, &[60; 3], EFFORT).unwrap().gain, None);
 }

@@ -72,7 +72,11 @@ enum Cell {
 fn drawn_columns(schema: &Schema, count: usize, draws: &mut Draws) -> Vec<Vec<Cell>> {
     let factor: Vec<f64> = (0..count).map(|_| draws.normal()).collect();
     let strength = draws.between(STRENGTH.0, STRENGTH.1);
-    let column = |column: &Column| {
+    let column = |(position, column): (usize, &Column)| {
+        // What is predicted is drawn from the coefficients.
+        if schema.outcome().contains(&position) {
+            return vec![Cell::Nothing; count];
+        }
         let sorted = sorted_cells(column, count, draws);
         let sign = if draws.uniform() < 0.5 { -1.0 } else { 1.0 };
         let loading = sign * strength * draws.between(LOADING.0, LOADING.1);
@@ -84,7 +88,7 @@ fn drawn_columns(schema: &Schema, count: usize, draws: &mut Draws) -> Vec<Vec<Ce
         order.into_iter().zip(sorted).for_each(|(row, cell)| cells[row] = cell);
         cells
     };
-    schema.columns().iter().map(column).collect()
+    schema.columns().iter().enumerate().map(column).collect()
 }
 
 /// The cells of one column in the order of its law.
@@ -215,7 +219,7 @@ fn coefficients(task: &ResolvedTask, schema: &Schema, rows: &Rows, draws: &mut D
     let published = schema.label().published.as_ref().map(|published| &published.law);
     let (mean, sd) = match (published, &schema.label().kind) {
         (Some(Marginal::Share(share)), _) => (*share, None),
-        (Some(Marginal::Moments { mean, sd }), LabelKind::Number(rule)) => {
+        (Some(Marginal::Moments { mean, sd }), LabelKind::Number { rule, .. }) => {
             let half = 0.5 * (rule.encode(mean + sd) - rule.encode(mean - sd));
             (rule.encode(*mean), Some(half))
         }
@@ -269,7 +273,7 @@ fn explained_spread(law: &dyn Law, mean: f64, sd: f64) -> f64 {
 fn set_targets(task: &ResolvedTask, schema: &Schema, rows: &mut Rows, truth: &[f64], draws: &mut Draws) -> Option<()> {
     let law = law(task, truth)?;
     let range = match &schema.label().kind {
-        LabelKind::Number(rule) => (rule.encode(rule.lower), rule.encode(rule.upper)),
+        LabelKind::Number { rule, .. } => (rule.encode(rule.lower), rule.encode(rule.upper)),
         _ => (0.0, 1.0),
     };
     let is_class = task.model.rules().response().class_count().is_some();

@@ -56,7 +56,8 @@ pub(crate) fn diverged() -> String {
 fn hospitals(update: &str, privacy: &str, aware: Aware) -> String {
     let schema = include_str!("../../../../deploy/schema.toml");
     let sites = ["hospital-1", "hospital-2", "hospital-3"];
-    let task = task("cardiac event within a year", "family = \"logistic-regression\"", update, privacy, schema, 3);
+    let task =
+        task("cardiac event within a year", "family = \"logistic-regression\"\noutcome = \"cardiac_event\"", update, privacy, schema, 3);
     let truth = [0.9, 0.4, 0.6, 0.3, 0.2, 0.5, 0.25, -0.3, 0.1, 0.45, -1.1];
     page(&task, &sites, &truth, &[0.08, 0.06, 0.07, 0.11, 0.09, 0.07, 0.1, 0.09, 0.08, 0.12, 0.07], aware)
 }
@@ -69,7 +70,7 @@ pub(crate) fn curved() -> String {
 
 fn hospitals_with_a_curve() -> (ResolvedTask, [&'static str; 3], [f64; 10], [f64; 10]) {
     let sites = ["hospital-1", "hospital-2", "hospital-3"];
-    let schema = "version = 2\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\n\
+    let schema = "version = 2\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n[[columns]]\nname = \"age\"\nkind = \"number\"\n\
                   lower = 18\nupper = 100\ncentre = 60\nscale = 20\n[[columns]]\nname = \"smoker\"\nkind = \"boolean\"\n";
     let model = format!("family = \"logistic-regression\"\nformula = \"died ~ smoker + s(age, k = 6) + (1 | site)\"\nsites = {sites:?}");
     let task = task("deaths within a year", &model, "update = \"natural-gradient\"", LOCAL, schema, 3);
@@ -119,17 +120,25 @@ pub(crate) fn released(value: f64) -> String {
 
 /// Three classes, of which one has a long name, and nobody of the last.
 pub(crate) fn classes() -> String {
-    let schema = "version = 2\nintercept = true\n[label]\ncolumn = \"readmitted\"\nkind = \"classes\"\nvalues = [\"no\", \"after more than thirty days in <another> hospital\", \"soon\"]\n\
+    let schema = "version = 2\n[[columns]]\nname = \"readmitted\"\nkind = \"category\"\nvalues = [\"no\", \"after more than thirty days in <another> hospital\", \"soon\"]\n\
                   [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 18\nupper = 100\ncentre = 60\nscale = 20\n";
-    let task = task("readmission", "family = \"multinomial-regression\"\nclasses = 3", "update = \"natural-gradient\"", LOCAL, schema, 3);
+    let task = task(
+        "readmission",
+        "family = \"multinomial-regression\"\noutcome = \"readmitted\"\nclasses = 3",
+        "update = \"natural-gradient\"",
+        LOCAL,
+        schema,
+        3,
+    );
     page(&task, &["hospital-1", "hospital-2", "hospital-3"], &[0.4, -0.5, 0.2, 0.1], &[0.1, 0.08, 0.12, 0.2], Aware::Several)
 }
 
 /// Long names, many levels, a coefficient that is hardly known, and a method without convergence.
 fn crowded() -> String {
-    let mut schema = "version = 2\nintercept = true\n[label]\ncolumn = \"readmission_within_thirty_days_after_discharge\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
+    let mut schema =
+        "version = 2\n[[columns]]\nname = \"readmission_within_thirty_days_after_discharge\"\nkind = \"number\"\nlower = 0\nupper = 9\n\
                       centre = 4\nscale = 3\n"
-        .to_owned();
+            .to_owned();
     for i in 0..70 {
         let name = format!("a_very_long_name_of_a_column_that_nobody_would_want_to_type_twice_{i}");
         let _ = write!(schema, "[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n");
@@ -138,7 +147,7 @@ fn crowded() -> String {
     let sites: Vec<&str> = sites.iter().map(String::as_str).collect();
     let task = task(
         "readmission",
-        "family = \"linear-regression\"\nnoise_sd = 1.0",
+        "family = \"linear-regression\"\noutcome = \"readmission_within_thirty_days_after_discharge\"\nnoise_sd = 1.0",
         "update = \"dp-optimisation\"\nclip_norm = 1.0",
         LOCAL,
         &schema,

@@ -58,10 +58,10 @@ const AGGREGATED: &str = "epsilon = 1.0\ntrust = \"aggregated\"\n[aggregation]\n
 /// A site's own share of the noise is next to nothing.
 const WEAK: &str = "epsilon = 20.0\ntrust = \"aggregated\"\n[aggregation]\nsites = 21\ncolluders = 1\nmax_units = 100";
 
-const SCHEMA: &str = "[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+const SCHEMA: &str = "[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
                       [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n\
                       [[columns]]\nname = \"weight\"\nkind = \"number\"\nlower = 0\nupper = 200\ncentre = 70\nscale = 30\n";
-const NUMBERS: &str = "[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
+const NUMBERS: &str = "[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
                        [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
 fn resolved(model: &str, pvi: &str, privacy: &str, schema: &str) -> ResolvedTask {
@@ -73,7 +73,7 @@ fn resolved(model: &str, pvi: &str, privacy: &str, schema: &str) -> ResolvedTask
 fn task(pvi: &str, unit: &str, adjacency: &str, privacy: &str) -> ResolvedTask {
     let schema = if unit == "person" { format!("unit_column = \"who\"\n{SCHEMA}") } else { SCHEMA.to_owned() };
     let privacy = format!("unit = \"{unit}\"\nadjacency = \"{adjacency}\"\n{privacy}");
-    resolved("family = \"logistic-regression\"", pvi, &privacy, &schema)
+    resolved("family = \"logistic-regression\"\noutcome = \"died\"", pvi, &privacy, &schema)
 }
 
 fn site(number: u32) -> ClientId {
@@ -117,7 +117,12 @@ fn made(task: &ResolvedTask) -> PosteriorDocument {
 fn statistics() -> PosteriorDocument {
     let privacy = format!("unit = \"record\"\nadjacency = \"add-remove\"\n{LOCAL}");
     let pvi = "schedule = \"synchronous\"\nrounds = 1\nupdate = \"vips\"\nrecords = 3000";
-    made(&resolved("family = \"linear-regression\"\nnoise_sd = 1.0\napproximation = \"full-covariance\"", pvi, &privacy, NUMBERS))
+    made(&resolved(
+        "family = \"linear-regression\"\noutcome = \"y\"\nnoise_sd = 1.0\napproximation = \"full-covariance\"",
+        pvi,
+        &privacy,
+        NUMBERS,
+    ))
 }
 
 fn diverged() -> PosteriorDocument {
@@ -152,7 +157,7 @@ fn aware() -> PosteriorDocument {
 fn without() -> PosteriorDocument {
     let privacy = format!("unit = \"record\"\nadjacency = \"replace-one\"\n{LOCAL}");
     let pvi = "schedule = \"synchronous\"\nrounds = 3\ndamping = 0.5\nupdate = \"dp-optimisation\"\nclip_norm = 2.0\noptimizer = \"adam\"";
-    let task = resolved("family = \"linear-regression\"\nnoise_sd = 1.0", pvi, &privacy, NUMBERS);
+    let task = resolved("family = \"linear-regression\"\noutcome = \"y\"\nnoise_sd = 1.0", pvi, &privacy, NUMBERS);
     let rule = task.rule();
     let (mut state, mut rounds, mut vectors) = (rule.initial(), Vec::new(), Vec::new());
     for visit in 0..task.visits() {

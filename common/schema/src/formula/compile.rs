@@ -6,10 +6,10 @@ use super::algebra::{Expanded, Group, Term as Set, expand};
 use super::design::{By, Design, Grouped, Offset, ScaleGroup};
 use super::piece::{Levels, Piece, Values, bare_number};
 use super::scope::Scope;
-use super::syntax::{Called, Name, Node, Response};
+use super::syntax::{Called, Node};
 use super::{Formula, FormulaError};
 use crate::coding::Coding;
-use crate::{Column, ColumnKind, LabelKind};
+use crate::{Column, ColumnKind};
 
 /// Its name beside columns that stand as the schema codes them.
 const INTERCEPT: &str = "(intercept)";
@@ -24,7 +24,6 @@ const NORMS: std::ops::Range<f64> = 1e-100..1e100;
 
 /// Compiles a formula against public values. `sites` are the names of all sites; they are needed by groups `(… | site)` only.
 pub(crate) fn compile(formula: &Formula, scope: &Scope<'_>, sites: &[String]) -> Result<Design, FormulaError> {
-    check_response(formula, scope)?;
     let every = scope.every(&formula.tree.terms);
     let names: Vec<String> = every.iter().map(|column| scope.columns[*column].name.clone()).collect();
     let expanded = expand(scope.text, &formula.tree.terms, &names)?;
@@ -57,32 +56,6 @@ fn sorted(sites: &[String]) -> Vec<String> {
     sites.sort_unstable();
     sites.dedup();
     sites
-}
-
-fn check_response(formula: &Formula, scope: &Scope<'_>) -> Result<(), FormulaError> {
-    let label = scope.label;
-    let LabelKind::Survival(rule) = &label.kind else {
-        return match &formula.tree.response {
-            Response::Column(name) if name.text == label.column => Ok(()),
-            Response::Column(name) => {
-                scope.fail(name.at, format!("`{}` is not the schema's label: before `~` stands `{}`", name.text, label.column))
-            }
-            Response::Survival { at, .. } => {
-                scope.fail(*at, format!("survival times need a label with kind = \"survival\": the schema's label is `{}`", label.column))
-            }
-        };
-    };
-    // Entry, time, event: as they stand in the formula.
-    let parts: Vec<&str> =
-        rule.entry.iter().map(|entry| entry.column.as_str()).chain([label.column.as_str(), &rule.event_column]).collect();
-    let column = super::print::column;
-    let expected = format!("Surv({})", parts.iter().map(|part| column(part)).collect::<Vec<_>>().join(", "));
-    match &formula.tree.response {
-        Response::Survival { columns, .. } if columns.iter().map(|name| name.text.as_str()).eq(parts.iter().copied()) => Ok(()),
-        Response::Survival { at, .. } | Response::Column(Name { at, .. }) => {
-            scope.fail(*at, format!("the schema's label is a survival time: before `~` stands `{expected}`"))
-        }
-    }
 }
 
 struct Compiler<'s> {

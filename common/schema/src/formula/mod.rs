@@ -15,6 +15,7 @@ mod design;
 mod lexer;
 mod piece;
 mod print;
+mod response;
 mod scope;
 mod syntax;
 #[cfg(test)]
@@ -75,23 +76,36 @@ impl Formula {
     }
 }
 
-/// The design that a formula makes of a schema's columns, label and column of units.
-pub(crate) fn design(
+/// What a formula means for a schema.
+pub(crate) struct Asked {
+    pub(crate) label: Label,
+    /// Positions of the label's columns.
+    pub(crate) outcome: Vec<usize>,
+    pub(crate) design: Design,
+}
+
+/// What a formula means for a schema's columns, its column of units, and that of the records' weights.
+pub(crate) fn asked(
     text: &str,
     sites: &[String],
-    (columns, label): (&[Column], &Label),
+    columns: &[Column],
     (unit, weights): (Option<&str>, Option<&str>),
-) -> Result<Design, FormulaError> {
+) -> Result<Asked, FormulaError> {
     let read = || {
         let formula = Formula::parse(text)?;
-        let scope = Scope { text: formula.text(), columns, label, unit, weights };
-        compile(&formula, &scope, sites)
+        let nothing = Label::absent();
+        let (label, outcome) =
+            response::of(&formula.tree.response, &Scope { text: formula.text(), columns, label: &nothing, unit, weights })?;
+        let scope = Scope { text: formula.text(), columns, label: &label, unit, weights };
+        let design = compile(&formula, &scope, sites)?;
+        Ok(Asked { label, outcome, design })
     };
-    read().map_err(|error| error.in_view_of(columns.iter().map(|column| column.name.as_str()).chain(label.columns())))
+    read().map_err(|error: FormulaError| error.in_view_of(columns.iter().map(|column| column.name.as_str())))
 }
 
 /// A column's name as it stands in a formula.
-pub(crate) fn in_formula(name: &str) -> String {
+#[must_use]
+pub fn in_formula(name: &str) -> String {
     print::column(name)
 }
 

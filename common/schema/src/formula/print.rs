@@ -6,12 +6,13 @@ use super::syntax::{Argument, Call, Called, Kind, Name, Node, Response, Tree, Va
 /// The formula with one blank around operators; reading it again gives the same tree.
 pub(super) fn formula(tree: &Tree) -> String {
     let response = match &tree.response {
-        Response::Column(name) => column(&name.text),
+        Response::Nothing => String::new(),
+        Response::Column(name) => format!("{} ", column(&name.text)),
         Response::Survival { columns, .. } => {
-            format!("Surv({})", joined(columns, ", ", |name: &Name| column(&name.text)))
+            format!("Surv({}) ", joined(columns, ", ", |name: &Name| column(&name.text)))
         }
     };
-    format!("{response} ~ {}", node(&tree.terms, 0))
+    format!("{response}~ {}", node(&tree.terms, 0))
 }
 
 /// A column as it stands in a formula.

@@ -71,10 +71,10 @@ impl Scope<'_> {
     /// The position of a column that can be a term.
     pub(super) fn find(&self, name: &str, at: usize) -> Result<usize, FormulaError> {
         if self.label.columns().any(|column| column == name) {
-            return self.fail(at, format!("`{name}` is the label: it is predicted, and can be no term"));
+            return self.fail(at, format!("`{name}` stands before `~`: it is predicted, and can be no term"));
         }
         if self.unit == Some(name) {
-            return self.fail(at, format!("`{name}` says whose record a row is (`unit_column`): it can be no term"));
+            return self.fail(at, format!("`{name}` says whose record a row is (`unit_column`): it can be no part of a formula"));
         }
         match self.columns.iter().position(|column| column.name == name) {
             Some(position) if self.columns[position].kind == ColumnKind::Ignored => {

@@ -1,7 +1,7 @@
 //! A formula as a tree, read by recursive descent.
 //!
 //! ```text
-//! formula = response "~" sum
+//! formula = [ response ] "~" sum
 //! response= column | "Surv" "(" column "," column [ "," column ] ")"
 //! sum     = [ "+" | "-" ] product { ( "+" | "-" ) product }
 //! product = inter { "*" inter }
@@ -26,7 +26,9 @@ pub(super) struct Tree {
 /// What is predicted.
 #[derive(Debug, Clone)]
 pub(super) enum Response {
-    /// The label's column.
+    /// Nothing stands before `~`.
+    Nothing,
+    /// One column.
     Column(Name),
     /// Time and event, or entry, time and event.
     Survival { at: usize, columns: Vec<Name> },
@@ -121,7 +123,7 @@ const DEEPEST: usize = 32;
 pub(super) fn parse(text: &str) -> Result<Tree, FormulaError> {
     let mut reader = Reader { text, tokens: tokens(text)?, next: 0, depth: 0 };
     let response = reader.response()?;
-    reader.demand("~", "a formula is `label ~ terms`")?;
+    reader.demand("~", "a formula is `outcome ~ terms`")?;
     if matches!(reader.peek(), Token::End) {
         return Err(reader.fail("nothing stands after `~`: write the terms, or `1` for an intercept alone"));
     }
@@ -174,6 +176,9 @@ impl Reader<'_> {
     }
 
     fn response(&mut self) -> Result<Response, FormulaError> {
+        if matches!(self.peek(), Token::Sign("~")) {
+            return Ok(Response::Nothing);
+        }
         let name = self.column()?;
         if name.text != "Surv" || !self.takes("(") {
             return Ok(Response::Column(name));

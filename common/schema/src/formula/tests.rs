@@ -3,15 +3,11 @@
 use proptest::prelude::*;
 
 use super::{Cell, Formula, Record, RowSpace, Use};
-use crate::{ColumnKind, Schema, SchemaError};
+use crate::{ColumnKind, LabelKind, Schema, SchemaError};
 
 const SCHEMA: &str = r#"
 version = 2
 unit_column = "patient"
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -52,10 +48,15 @@ coding = "full"
 [[columns]]
 name = "note"
 kind = "ignored"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 fn schema() -> Schema {
-    Schema::parse(SCHEMA).unwrap()
+    Schema::asking("died ~ .", SCHEMA).unwrap()
 }
 
 fn with(formula: &str) -> Schema {
@@ -96,10 +97,11 @@ fn every_error_points_at_its_place_and_says_what_to_write() {
         ("died ~ (1 | bin(bmi))", 12, "needs the cuts"),
         ("died ~ (1 | s(bmi))", 12, "a group stands over levels"),
         ("died ~ note", 7, "ignored"),
-        ("died ~ age + died", 13, "is the label"),
+        ("died ~ age + died", 13, "it is predicted"),
         ("died ~ patient", 7, "unit_column"),
-        ("age ~ bmi", 0, "is not the schema's label"),
-        ("Surv(age, died) ~ bmi", 0, "survival"),
+        ("nobody ~ bmi", 0, "no column `nobody`"),
+        ("patient ~ bmi", 0, "says whose record a row is"),
+        ("Surv(ward, died) ~ bmi", 5, "is a time here"),
         ("Surv(age) ~ bmi", 0, "Surv(time, event)"),
         ("died ~ cube(age)", 7, "no call `cube`"),
         ("died ~ I(bmi)", 7, "no call `I`: powers are `poly"),
@@ -146,9 +148,9 @@ fn every_error_points_at_its_place_and_says_what_to_write() {
         ("died ~ 0", 7, "nothing to learn"),
         ("died ~ age - age - 1", 7, "nothing to learn"),
         ("died ~ s(height)", 9, "no column `height`"),
-        ("died ~ s(died)", 9, "is the label"),
+        ("died ~ s(died)", 9, "it is predicted"),
         ("died ~ bin(patient, [3])", 11, "unit_column"),
-        ("died ~ (1|died)", 10, "is the label"),
+        ("died ~ (1|died)", 10, "it is predicted"),
         ("died ~ offset(log(note))", 18, "ignored"),
         ("died ~ (height|ward)", 8, "no column `height`"),
         ("died ~ poly(age, 0)", 17, "from 1 to 10"),
@@ -184,14 +186,19 @@ fn every_error_points_at_its_place_and_says_what_to_write() {
 fn too_many_coefficients_and_parentheses_are_refused_before_they_are_built() {
     let names: Vec<String> = (0..1100).map(|level| format!("\"l{level}\"")).collect();
     let column = |name: &str| format!("[[columns]]\nname = \"{name}\"\nkind = \"category\"\nvalues = [{}]\n", names.join(", "));
-    let text = format!("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{}{}{}", column("a"), column("b"), column("c"));
+    let text = format!(
+        "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n{}{}{}",
+        column("a"),
+        column("b"),
+        column("c")
+    );
     let error = Schema::parse(&text).unwrap().with_formula("y ~ 1 + b:c:a", &[]).unwrap_err();
     assert!(error.to_string().contains("at byte 8, `b:c:a`") && error.to_string().contains("1048576 coefficients"), "{error}");
     let deep = format!("died ~ {}age{}", "(".repeat(40), ")".repeat(40));
     assert!(refused(&deep).1.contains("inside each other"));
     let many: Vec<String> = (0..20).map(|i| format!("c{i}")).collect();
     let columns: String = many.iter().map(|name| format!("[[columns]]\nname = \"{name}\"\nkind = \"boolean\"\n")).collect();
-    let text = format!("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n{columns}");
+    let text = format!("[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n{columns}");
     let error = Schema::parse(&text).unwrap().with_formula(&format!("y ~ ({})^8", many.join(" + ")), &[]).unwrap_err();
     assert!(error.to_string().contains("terms come out"), "{error}");
     // What is small as text and large as names, factors or trees.
@@ -258,7 +265,7 @@ fn a_column_whose_name_is_no_word_is_recognised_and_its_backticks_are_asked_for(
         .iter()
         .map(|name| format!("[[columns]]\nname = \"{name}\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n"))
         .collect();
-    let schema = Schema::parse(&format!("{SCHEMA}{columns}")).unwrap();
+    let schema = Schema::asking("died ~ .", &format!("{SCHEMA}{columns}")).unwrap();
     for name in names {
         for formula in
             [format!("died ~ {name}"), format!("died ~ age + {name}"), format!("died ~ {name} + bmi"), format!("died ~ age + {name}*sex")]
@@ -279,7 +286,7 @@ fn a_column_whose_name_is_no_word_is_recognised_and_its_backticks_are_asked_for(
 
 #[test]
 fn names_of_two_coefficients_differ() {
-    let text = "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"a\"\nkind = \"category\"\nvalues = [\"p\", \"b\"]\n\
+    let text = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"a\"\nkind = \"category\"\nvalues = [\"p\", \"b\"]\n\
                 [[columns]]\nname = \"ab\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
     let error = Schema::parse(text).unwrap().with_formula("y ~ a + ab", &[]).unwrap_err();
     assert!(error.to_string().contains("two coefficients have the name `ab`"), "{error}");
@@ -295,7 +302,7 @@ fn a_number_without_a_range_is_refused_by_its_column() {
             .filter(|line| *line != format!("{key} = 0") && *line != format!("{key} = 110"))
             .map(|line| format!("{line}\n"))
             .collect();
-        let error = Schema::parse(&text).unwrap_err().to_string();
+        let error = Schema::asking("died ~ .", &text).unwrap_err().to_string();
         assert!(error.contains("column `age`") && error.contains(key), "{error}");
     }
 }
@@ -311,10 +318,8 @@ fn a_formula_takes_the_place_of_intercept_order_and_bound() {
     // Intercept, ward, (110 − 50)/20 = 3, sex, two indicators.
     assert!((schema.row_norm_bound() - 14_f64.sqrt()).abs() < 1e-11 && schema.row_norm_bound() >= 14_f64.sqrt());
     assert!(schema.max_abs_entry() >= 3.0 && schema.max_abs_entry() < 3.0 + 1e-11);
-    let bounded = Schema::parse(&SCHEMA.replacen("version = 2", "version = 2\nnorm_bound = 2.5", 1)).unwrap();
+    let bounded = Schema::asking("died ~ .", &SCHEMA.replacen("version = 2", "version = 2\nnorm_bound = 2.5", 1)).unwrap();
     assert!((bounded.with_formula("died ~ age", &[]).unwrap().row_norm_bound() - 2.5).abs() < 1e-15);
-    let stated = Schema::parse(&SCHEMA.replacen("version = 2", "version = 2\nintercept = true", 1)).unwrap();
-    assert!(stated.with_formula("died ~ age", &[]).unwrap_err().to_string().contains("write `0 +`"));
 }
 
 /// As R's `terms`: `1` in a product is nothing, and what is taken away takes the intercept with it.
@@ -430,7 +435,7 @@ proptest! {
 
     /// Corners and random values; the bound holds in floating point, and what is promised of positions and entries.
     #[test]
-    fn rows_keep_to_the_bounds(text in formulas(), values in prop::collection::vec(0.0..=1.0_f64, 7), corners in prop::collection::vec(0..4_u32, 7)) {
+    fn rows_keep_to_the_bounds(text in formulas(), values in prop::collection::vec(0.0..=1.0_f64, 8), corners in prop::collection::vec(0..4_u32, 8)) {
         let Ok(schema) = schema().with_formula(&text, &["north".into(), "south".into()]) else { return Ok(()) };
         let design = schema.design().unwrap();
         let place = |position: usize| match corners[position] { 0 => 0.0, 1 => 1.0, _ => values[position] };
@@ -456,10 +461,6 @@ proptest! {
 }
 
 const SURVIVAL: &str = r#"
-[label]
-kind = "survival"
-time = { column = "days", lower = 0, upper = 365 }
-event = { column = "died" }
 [[columns]]
 name = "age"
 kind = "number"
@@ -478,27 +479,68 @@ scale = 1
 name = "ward"
 kind = "category"
 values = ["a", "b"]
+[[columns]]
+name = "died"
+kind = "boolean"
+[[columns]]
+name = "days"
+kind = "number"
+lower = 0
+upper = 365
+centre = 0
+scale = 1
 "#;
 
 #[test]
-fn the_response_of_a_survival_time_is_the_schemas() {
-    let with_entry = SURVIVAL.replace("event =", "entry = { column = \"since\", lower = 0, upper = 9 }\nevent =");
-    let of = |schema: &str, formula: &str| Schema::parse(schema).unwrap().with_formula(formula, &[]);
-    let ok = of(SURVIVAL, "Surv(days, died) ~ age").unwrap();
-    assert_eq!(ok.coefficient_names(), ["(Intercept)", "age"]);
-    assert_eq!(of(&with_entry, "Surv(since, days, died) ~ age").unwrap().dimension(), 2);
-    for (schema, formula, at, words) in [
-        (SURVIVAL, "days ~ age", 0, "`Surv(days, died)`"),
-        (SURVIVAL, "Surv(died, days) ~ age", 0, "`Surv(days, died)`"),
-        (SURVIVAL, "Surv(since, days, died) ~ age", 0, "`Surv(days, died)`"),
-        (with_entry.as_str(), "Surv(days, died) ~ age", 0, "`Surv(since, days, died)`"),
-        (SURVIVAL, "Surv(days, died) ~ age + died", 25, "is the label"),
-        (with_entry.as_str(), "Surv(since, days, died) ~ since", 26, "is the label"),
+fn an_outcome_is_what_the_columns_say() {
+    let with_entry = format!("{SURVIVAL}[[columns]]\nname = \"since\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 4\nscale = 2\n");
+    let of = |formula: &str| Schema::asking(formula, &with_entry);
+    assert_eq!(of("Surv(days, died) ~ age").unwrap().coefficient_names(), ["(Intercept)", "age"]);
+    let entered = of("Surv(since, days, died) ~ .").unwrap();
+    assert_eq!(
+        (entered.outcome(), entered.coefficient_names()),
+        (&[4, 3, 5][..], ["age", "w", "ward=b", "(intercept)"].map(str::to_owned).to_vec())
+    );
+    let LabelKind::Survival(rule) = &entered.label().kind else { panic!("times") };
+    // Times stay in the unit of the file.
+    assert_eq!((rule.time.encode(20.0), rule.entry.as_ref().unwrap().rule.encode(5.0)), (20.0, 5.0));
+    assert!(matches!(&of("died ~ age").unwrap().label().kind, LabelKind::Binary { positive } if positive == &["true", "1"]));
+    assert!(matches!(&of("ward ~ age").unwrap().label().kind, LabelKind::Classes { values } if values == &["a", "b"]));
+    assert!(matches!(of("age ~ w").unwrap().label().kind, LabelKind::Number { whole: false, .. }));
+    let counts = of("since ~ w").unwrap().with_counts();
+    assert!(matches!(counts.label().kind, LabelKind::Number { rule, whole: true } if rule.encode(3.0) == 3.0));
+    let nothing = of("~ age").unwrap();
+    assert_eq!((nothing.label().columns().count(), nothing.outcome().len(), nothing.dimension()), (0, 0, 2));
+    for (formula, at, words) in [
+        ("Surv(died, days) ~ age", 5, "kind = \"number\""),
+        ("Surv(days, age) ~ w", 11, "kind = \"boolean\""),
+        ("Surv(days, days, died) ~ w", 11, "stands twice"),
+        ("Surv(days, died) ~ age + died", 25, "it is predicted"),
+        ("Surv(since, days, died) ~ since", 26, "it is predicted"),
+        ("nobody ~ age", 0, "no column `nobody`"),
     ] {
-        let Err(SchemaError::Formula(error)) = of(schema, formula) else { panic!("{formula}") };
+        let Err(SchemaError::Formula(error)) = of(formula) else { panic!("{formula}") };
         assert_eq!(error.at(), at, "{error}");
         assert!(error.problem().contains(words), "{error}");
     }
+    let negative = with_entry.replace("upper = 9\n", "upper = 9\n").replace("lower = 0\nupper = 9", "lower = -1\nupper = 9");
+    let refused = Schema::asking("Surv(since, days, died) ~ age", &negative).unwrap_err().to_string();
+    assert!(refused.contains("`lower` of 0 or more"), "{refused}");
+}
+
+/// `.` is what has no other part: neither the outcome, nor an offset, a weight, an id, or a column that is ignored.
+#[test]
+fn a_dot_stands_for_all_other_columns() {
+    let names = |formula: &str| Schema::asking(formula, SURVIVAL).unwrap().coefficient_names();
+    assert_eq!(names("Surv(days, died) ~ . + offset(log1p(w))"), ["age", "ward=b", "(intercept)"]);
+    assert_eq!(names("died ~ . - 1"), ["age", "w", "ward=a", "ward=b", "days"]);
+    // With other terms they are those of a formula.
+    assert_eq!(names("died ~ . + age:w"), ["(Intercept)", "age", "w", "wardb", "days", "age:w"]);
+    assert_eq!(names("died ~ . - days"), ["(Intercept)", "age", "w", "wardb"]);
+    let weighted = Schema::asking("died ~ .", SURVIVAL).unwrap().with_weights("w").unwrap();
+    assert_eq!(weighted.coefficient_names(), ["age", "ward=b", "days", "(intercept)"]);
+    assert_eq!(Formula::parse("died~.-1").unwrap().to_string(), "died ~ . - 1");
+    assert_eq!(Formula::parse("~ 0+.").unwrap().to_string(), "~ 0 + .");
 }
 
 #[test]
@@ -542,18 +584,4 @@ fn the_weight_of_a_record_is_a_number_that_every_record_has() {
         let error = with(&schema, "Surv(days, died) ~ age", column).unwrap_err();
         assert!(error.contains(words) && error.contains(column), "{error}");
     }
-}
-
-#[test]
-fn labels_of_survival_say_all_their_columns() {
-    let refused = |from: &str, to: &str| Schema::parse(&SURVIVAL.replace(from, to)).unwrap_err().to_string();
-    let time = "time = { column = \"days\", lower = 0, upper = 365 }";
-    assert!(refused(time, "").contains("needs `time = {"));
-    assert!(refused("event = { column = \"died\" }", "").contains("needs `time = {"));
-    assert!(refused(time, "time = { column = \"days\", lower = -1, upper = 365 }").contains("0 or more"));
-    assert!(refused(time, "time = { column = \"days\", lower = 0, upper = 365, scale = 2 }").contains("scale"));
-    assert!(refused(time, "time = { column = \"age\", lower = 0, upper = 365 }").contains("more than once"));
-    assert!(refused(time, &format!("{time}\nlower = 0")).contains("`lower`"));
-    assert!(refused("\"died\" }", "\"died\", missing = \"zero\" }").contains("event: a label has no value"));
-    assert!(refused("\"died\" }", "\"died\", true_values = [] }").contains("event: `true_values`"));
 }

@@ -2,7 +2,7 @@
 
 use super::piece::Cell;
 use super::{Record, RowSpace};
-use crate::{ColumnKind, Schema};
+use crate::{Column, ColumnKind, Schema};
 
 /// Rows that are drawn, and steps of the power method.
 const ROWS: u64 = 2048;
@@ -21,8 +21,13 @@ impl Schema {
             let mut space = RowSpace::default();
             let filled = vec![false; self.columns().len()];
             let row = |number: u64| {
-                let cells: Vec<Cell> =
-                    self.columns().iter().zip(0..).map(|(column, place)| cell(&column.kind, uniform(number, place))).collect();
+                // What is predicted takes no place.
+                let mut places = 0..;
+                let cell = |(position, column): (usize, &Column)| {
+                    let place = if self.outcome().contains(&position) { None } else { places.next() };
+                    place.map_or(Cell::Missing, |place| cell(&column.kind, uniform(number, place)))
+                };
+                let cells: Vec<Cell> = self.columns().iter().enumerate().map(cell).collect();
                 #[allow(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -87,7 +92,7 @@ mod tests {
 
     fn schema(formula: &str) -> Schema {
         let text = "version = 2\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n[[columns]]\nname = \"ward\"\nkind = \"category\"\n\
-                    values = [\"a\", \"b\", \"c\", \"d\"]\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n";
+                    values = [\"a\", \"b\", \"c\", \"d\"]\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n";
         Schema::parse(text).unwrap().with_formula(formula, &[]).unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! Texts and names of a schema, as those of records are read.
 
-use super::super::{Blanks, Column, ColumnKind, Label, LabelKind, SchemaError, text};
+use super::super::{Blanks, Column, ColumnKind, SchemaError, text};
 
 /// Every text and every name in a value.
 pub(super) fn read_texts(value: &mut toml::Value, blanks: Blanks) -> Result<(), String> {
@@ -16,10 +16,9 @@ pub(super) fn read_texts(value: &mut toml::Value, blanks: Blanks) -> Result<(), 
 /// The same of a table.
 pub(super) fn read_table(table: &mut toml::Table, blanks: Blanks) -> Result<(), String> {
     for (key, mut value) in std::mem::take(table) {
-        // A name is never part of the blanks around it; the suffix of a text may begin with one.
+        // Blanks around a name are never part of it.
         let blanks = match key.as_str() {
-            "name" | "column" => Blanks::Trimmed,
-            "strip_suffix" => Blanks::Kept,
+            "name" => Blanks::Trimmed,
             _ => blanks,
         };
         read_texts(&mut value, blanks)?;
@@ -42,24 +41,17 @@ pub(super) fn read_text(text: &str, blanks: Blanks) -> String {
 }
 
 /// That no text which says that a value is missing is one of a column's values: no cell would ever be that value.
-pub(super) fn check_missing(columns: &[Column], label: &Label, tokens: &[String]) -> Result<(), SchemaError> {
-    let of_column = |column: &Column| match &column.kind {
-        ColumnKind::Boolean(rule) => [&rule.true_values[..], &rule.false_values].concat(),
-        ColumnKind::Category(rule) => rule.values.clone(),
-        _ => Vec::new(),
-    };
-    let of_label = match &label.kind {
-        LabelKind::Binary { positive, negative, .. } => [&positive[..], negative.as_deref().unwrap_or_default()].concat(),
-        LabelKind::Classes { values } => values.clone(),
-        LabelKind::Survival(rule) => [&rule.event.true_values[..], &rule.event.false_values].concat(),
-        LabelKind::Number(_) | LabelKind::Absent => Vec::new(),
-    };
-    let all = columns.iter().map(|column| (&column.name, of_column(column))).chain([(&label.column, of_label)]);
-    for (column, texts) in all {
-        let missing = |text: &&String| text.is_empty() || tokens.iter().any(|token| text::is_listed(token.as_bytes(), text.as_bytes()));
-        if let Some(text) = texts.iter().find(missing) {
+pub(super) fn check_missing(columns: &[Column], tokens: &[String]) -> Result<(), SchemaError> {
+    let missing = |text: &&String| text.is_empty() || tokens.iter().any(|token| text::is_listed(token.as_bytes(), text.as_bytes()));
+    for column in columns {
+        let found = match &column.kind {
+            ColumnKind::Boolean(rule) => rule.true_values.iter().chain(&rule.false_values).find(missing),
+            ColumnKind::Category(rule) => rule.values.iter().find(missing),
+            ColumnKind::Number(_) | ColumnKind::Ignored => None,
+        };
+        if let Some(text) = found {
             let problem = format!("no cell is ever `{text}`: that text says that a value is missing");
-            return Err(SchemaError::Column { column: column.clone(), problem });
+            return Err(SchemaError::Column { column: column.name.clone(), problem });
         }
     }
     Ok(())

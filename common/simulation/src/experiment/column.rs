@@ -6,13 +6,14 @@
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_schema::Schema;
+use dp_pvi_schema::formula::in_formula;
 use toml::{Table, Value};
 
 use super::ExperimentError;
 use super::config::ClientsSection;
 
-/// The schema with the column as a category of the clients' values, in the place of what it says of the column itself.
-pub(super) fn schema(text: &str, clients: &ClientsSection) -> Result<Schema, ExperimentError> {
+/// The schema with the column as a category of the clients' values, in the place of what it says of the column itself, and rows of that column alone.
+pub(super) fn schema(text: &str, formula: &str, clients: &ClientsSection) -> Result<Schema, ExperimentError> {
     let name = clients.column.as_deref().unwrap_or_default();
     let wrong = |problem: String| ExperimentError::Config(format!("[clients] column = {name:?}: {problem}"));
     let mut table: Table = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
@@ -29,7 +30,9 @@ pub(super) fn schema(text: &str, clients: &ClientsSection) -> Result<Schema, Exp
         columns.push(Value::Table(own));
     }
     let text = toml::to_string(&table).map_err(|error| wrong(error.to_string()))?;
-    Schema::parse(&text).map_err(|error| wrong(error.to_string()))
+    // Records without an outcome have no client either: the left side stays.
+    let outcome = formula.split_once('~').map_or("", |(outcome, _)| outcome);
+    Schema::asking(&format!("{outcome}~ 0 + {}", in_formula(name)), &text).map_err(|error| wrong(error.to_string()))
 }
 
 /// The client of every unit of `records`, by the rows that the [`schema`] above makes of the same files. A unit with another value has none.
@@ -68,10 +71,6 @@ mod tests {
 version = 2
 unit_column = "patient"
 other_columns = "ignore"
-[label]
-column = "ill"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -85,6 +84,11 @@ name = "town"
 kind = "category"
 values = ["A", "B"]
 missing = "drop"
+[[columns]]
+name = "ill"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
     const ROWS: &str = "patient,ill,age,town,ward\n1,yes,50,A,heart\n2,no,,B,lungs\n1,no,60,A,lungs\n3,no,70,A,?\n4,yes,80,B,heart\n";
@@ -97,7 +101,7 @@ missing = "drop"
         std::fs::write(&files[0], rows).unwrap();
         let load = |schema: &Schema| load_public(schema, &files, None).unwrap().into_inner();
         let records = load(&Schema::parse(SCHEMA).unwrap().with_formula("ill ~ age + town", &[]).unwrap());
-        let side = schema(SCHEMA, &how).map_err(|error| error.to_string())?;
+        let side = schema(SCHEMA, "ill ~ age + town", &how).map_err(|error| error.to_string())?;
         clients(&records, &load(&side), &side, &how).map_err(|error| error.to_string())
     }
 

@@ -87,7 +87,7 @@ impl Session {
         };
         let of_client = match (experiment.clients.slicing, tables.first()) {
             (Slicing::Column, Some(table)) => {
-                let side = column::schema(&task.schema, &experiment.clients)?;
+                let side = column::schema(&task.schema, task.design.as_ref().map_or("", |design| &design.formula), &experiment.clients)?;
                 column::clients(table.get(), load(&side, &files)?.get(), &side, &experiment.clients)?
             }
             _ => Vec::new(),

@@ -173,7 +173,7 @@ struct Model {
 
 impl Model {
     fn new() -> Result<Self, GenerateError> {
-        let schema = Schema::parse(SCHEMA)?;
+        let schema = Schema::asking("cardiac_event ~ .", SCHEMA)?;
         let names = schema.coefficient_names();
         assert!(names.iter().eq(TRUTH.iter().map(|(name, _)| name)), "the built-in schema and truth name the same coefficients");
         Ok(Self { schema, coefficients: TRUTH.iter().map(|(_, value)| *value).collect() })

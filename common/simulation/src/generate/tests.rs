@@ -42,7 +42,7 @@ fn files_load_through_their_schema_without_a_rejected_cell() {
     write(&cohort.files(), directory.path()).unwrap();
     // Once more: nothing changes, nothing is refused.
     write(&cohort.files(), directory.path()).unwrap();
-    let schema = Schema::parse(&std::fs::read_to_string(directory.path().join("schema.toml")).unwrap()).unwrap();
+    let schema = Schema::asking("cardiac_event ~ .", &std::fs::read_to_string(directory.path().join("schema.toml")).unwrap()).unwrap();
     assert_eq!((schema.dimension(), schema.max_nonzeros()), (11, 9));
     for (hospital, rows) in cohort.hospitals.iter().zip([1400, 1000, 600]) {
         let files = [directory.path().join(format!("{}.csv", hospital.name))];
@@ -64,7 +64,7 @@ fn columns_hold_what_the_text_holds() {
     let cohort = hospitals(options).unwrap();
     write(&cohort.files(), text.path()).unwrap();
     assert_eq!(write_columns(options, columns.path()).unwrap(), cohort.truth);
-    let schema = Schema::parse(&cohort.schema).unwrap();
+    let schema = Schema::asking("cardiac_event ~ .", &cohort.schema).unwrap();
     for name in ["hospital-1", "hospital-2"] {
         let of = |folder: &std::path::Path, ending: &str| {
             dp_pvi_data::load_for_run(&schema, &[folder.join(format!("{name}.{ending}"))], &[3; 32]).unwrap().fingerprint
@@ -83,7 +83,7 @@ fn the_stated_truth_is_the_truth_of_the_loaded_rows() {
     let cohort = hospitals(small()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     write(&cohort.files(), directory.path()).unwrap();
-    let schema = Schema::parse(&cohort.schema).unwrap();
+    let schema = Schema::asking("cardiac_event ~ .", &cohort.schema).unwrap();
     let table = load_public(&schema, &[directory.path().join("evaluation.csv")], None).unwrap().into_inner();
     let (mut log_likelihood, mut correct) = (0.0, 0.0);
     for record in table.records() {
@@ -104,7 +104,7 @@ fn outcomes_follow_the_stated_coefficients_in_every_hospital() {
     let cohort = hospitals(Options { rows: 6000, ..Options::default() }).unwrap();
     let directory = tempfile::tempdir().unwrap();
     write(&cohort.files(), directory.path()).unwrap();
-    let schema = Schema::parse(&cohort.schema).unwrap();
+    let schema = Schema::asking("cardiac_event ~ .", &cohort.schema).unwrap();
     let theta: Vec<f64> = cohort.truth.coefficients.iter().map(|coefficient| coefficient.value).collect();
     for hospital in &cohort.hospitals {
         let path = directory.path().join(format!("{}.csv", hospital.name));

@@ -11,6 +11,7 @@ seeds = [1, 2]
 
 [task.model]
 family = "logistic-regression"
+outcome = "cardiac_event"
 [task.schema]
 file = "schema.toml"
 [task.pvi]

@@ -17,10 +17,10 @@ use dp_pvi_simulation::generate::{self, Options};
 use dp_pvi_simulation::noise::SeededNoise;
 use dp_pvi_unsealed::Unsealed;
 
-const LOGISTIC: &str = "family = \"logistic-regression\"\nprior_scale = 1.0";
-const FULL: &str = "family = \"logistic-regression\"\napproximation = \"full-covariance\"\nprior_scale = 1.0";
-const PROBIT: &str = "family = \"probit-regression\"\nprior_scale = 1.0";
-const NETWORK: &str = "family = \"neural-network\"\nhidden = [3]\nsamples = 2\nprior_scale = 1.0";
+const LOGISTIC: &str = "family = \"logistic-regression\"\noutcome = \"cardiac_event\"\nprior_scale = 1.0";
+const FULL: &str = "family = \"logistic-regression\"\noutcome = \"cardiac_event\"\napproximation = \"full-covariance\"\nprior_scale = 1.0";
+const PROBIT: &str = "family = \"probit-regression\"\noutcome = \"cardiac_event\"\nprior_scale = 1.0";
+const NETWORK: &str = "family = \"neural-network\"\noutcome = \"cardiac_event\"\nhidden = [3]\nsamples = 2\nprior_scale = 1.0";
 const ROUNDS: &str = "schedule = \"synchronous\"\nrounds = 3\n";
 
 /// Model, update and its options, and whether it streams.
@@ -73,7 +73,7 @@ fn records_on_the_disk_give_the_same_bits_as_in_memory() {
     let options = Options { rows: 6_100, hospitals: 1, ..Options::default() };
     generate::write_columns(options, folder.path()).unwrap();
     let text = std::fs::read_to_string(folder.path().join("schema.toml")).unwrap();
-    let (schema, files) = (Schema::parse(&text).unwrap(), [folder.path().join("hospital-1.parquet")]);
+    let (schema, files) = (Schema::asking("cardiac_event ~ .", &text).unwrap(), [folder.path().join("hospital-1.parquet")]);
     let in_memory = load_for_run(&schema, &files, &[1; 32]).unwrap();
     for (model, update, streams) in UPDATES {
         let task = task(&text, model, update);

@@ -41,7 +41,7 @@ fn task(rounds: u32, dropouts: u32) -> ResolvedTask {
 
 fn task_with(rounds: u32, dropouts: u32, update: &str) -> ResolvedTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\n{update}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = 4\ndropouts = {dropouts}\ncolluders = 1\nmax_units = 50\n"
@@ -249,7 +249,7 @@ fn expected_statistics_aggregate() {
     };
     type Records<'a> = &'a dyn Fn(usize) -> RecordTable;
     let cases: [(&str, &str, &str, Records<'_>); 3] = [
-        ("family = \"logistic-regression\"\napproximation = \"full-covariance\"", "", SCHEMA, &features),
+        ("family = \"logistic-regression\"\noutcome = \"y\"\napproximation = \"full-covariance\"", "", SCHEMA, &features),
         ("family = \"latent-dirichlet\"\ntopics = 3", "documents = 160", words, &counts),
         ("family = \"sigmoid-belief\"\nhidden = 2", "images = 160\ndamping = { start = 1.0, end = 0.5 }", images, &counts),
     ];

@@ -310,9 +310,7 @@ fn every_round_of_linear_regression_is_the_references() {
     let columns: String = (0..dimension)
         .map(|j| format!("[[columns]]\nname = \"x{j}\"\nkind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1\n"))
         .collect();
-    let schema = format!(
-        "intercept = false\n[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1\n{columns}"
-    );
+    let schema = format!("[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = -100\nupper = 100\ncentre = 0\nscale = 1\n{columns}");
     let scale = vector(&linreg["prior_prec"])[0].powf(-0.5);
     let noise = linreg["noise_var"].as_f64().unwrap().sqrt();
     for (schedule, trace) in [
@@ -320,7 +318,7 @@ fn every_round_of_linear_regression_is_the_references() {
         ("\"synchronous\"\nrounds = 3\ndamping = 0.3", "synchronous_damping_0p3_trace_first_three_rounds"),
     ] {
         let text = format!(
-            "[model]\nfamily = \"linear-regression\"\nnoise_sd = {noise:?}\nprior_scale = {scale:?}\n[schema]\nfile = \"-\"\n[pvi]\nupdate = \"pvi\"\nschedule = {schedule}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
+            "[model]\nfamily = \"linear-regression\"\nformula = \"y ~ 0 + .\"\nnoise_sd = {noise:?}\nprior_scale = {scale:?}\n[schema]\nfile = \"-\"\n[pvi]\nupdate = \"pvi\"\nschedule = {schedule}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
         let task = RawTask::parse(&text).unwrap().resolve(&schema, context).unwrap();

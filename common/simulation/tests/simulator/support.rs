@@ -20,11 +20,6 @@ use dp_pvi_unsealed::Unsealed;
 use rand_core::Rng;
 
 pub(crate) const SCHEMA: &str = r#"
-[label]
-column = "y"
-kind = "binary"
-positive = ["1"]
-
 [[columns]]
 name = "a"
 kind = "number"
@@ -40,12 +35,17 @@ lower = -1
 upper = 1
 centre = 0
 scale = 1
+[[columns]]
+name = "y"
+kind = "boolean"
+true_values = ["1"]
+false_values = ["0"]
 "#;
 
 /// A task over three parameters; `pvi` are further lines of its section.
 pub(crate) fn task(pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 1800, min_sites, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()

@@ -122,7 +122,7 @@ impl Fed {
         std::fs::write(self.config_path(), config).unwrap();
         let approximation = if plan.full_covariance { "full-covariance" } else { "mean-field" };
         let task = format!(
-            "name = \"a test\"\n[model]\nfamily = \"logistic-regression\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n\
+            "name = \"a test\"\n[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n\
              [pvi]\nschedule = \"synchronous\"\nrounds = {}\ndamping = 0.1\nupdate = \"pvi\"\n\
              [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             plan.rounds
@@ -130,7 +130,7 @@ impl Fed {
         std::fs::write(self.path("task.toml"), task).unwrap();
         let values: Vec<String> = (0..plan.columns).map(|i| format!("\"v{i}\"")).collect();
         let schema = format!(
-            "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n",
+            "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n",
             values.join(", ")
         );
         std::fs::write(self.path("schema.toml"), schema).unwrap();

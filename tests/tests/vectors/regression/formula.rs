@@ -17,7 +17,7 @@ pub(super) fn schema(columns: &Node<'_>, label: &str) -> Result<Schema, String> 
 
 /// Its text.
 pub(super) fn schema_text(columns: &Node<'_>, label: &str) -> Result<String, String> {
-    let mut text = format!("[label]\ncolumn = {label:?}\nkind = \"binary\"\npositive = [\"1\"]\n");
+    let mut text = String::new();
     for column in columns.list()? {
         write!(text, "[[columns]]\nname = {:?}\nkind = {:?}\n", column.get("name")?.text()?, column.get("kind")?.text()?)
             .map_err(message)?;
@@ -39,7 +39,8 @@ pub(super) fn schema_text(columns: &Node<'_>, label: &str) -> Result<String, Str
         let missing = column.get("missing").ok().map_or(Ok("zero"), |missing| missing.text())?;
         writeln!(text, "missing = {missing:?}").map_err(message)?;
     }
-    Ok(text)
+    // Behind the others, whose positions are those of the file.
+    Ok(text + &format!("[[columns]]\nname = {label:?}\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n"))
 }
 
 pub(super) fn label(formula: &str) -> &str {
@@ -68,7 +69,6 @@ pub(super) fn errors(node: &Node<'_>) -> Outcome {
     let top = node.top("formula")?;
     for formula in node.get("formulas")?.list()? {
         let formula = formula.text()?;
-        // One of them names a column as its response that is not the label.
         let schema = schema(&top.get("columns")?, "died")?;
         match schema.with_formula(formula, &[]) {
             Err(error) if !error.to_string().is_empty() => {}
@@ -242,8 +242,8 @@ fn bins(node: &Node<'_>, range: (f64, f64), points: &[f64]) -> Outcome {
     let part = node.get("bin")?;
     let cuts = part.at("cuts")?;
     let text = format!(
-        "[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = {:?}\nupper = {:?}\n\
-         centre = 0\nscale = 1\n",
+        "[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = {:?}\nupper = {:?}\ncentre = 0\nscale = 1\n\
+         [[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n",
         range.0, range.1
     );
     let schema = Schema::parse(&text).map_err(message)?;

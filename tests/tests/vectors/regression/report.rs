@@ -86,12 +86,12 @@ fn ratios(report: &Node<'_>) -> Outcome {
 fn back_transform(report: &Node<'_>) -> Outcome {
     let part = report.get("back_transform")?;
     let (centres, scales) = (part.at("centre")?, part.at("scale")?);
-    let mut text = String::from("[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n");
+    let mut text = String::from("[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n");
     for (j, (centre, scale)) in centres.iter().zip(&scales).enumerate() {
         let column = format!("name = \"x{j}\"\nkind = \"number\"\nlower = -1e6\nupper = 1e6\ncentre = {centre:?}\nscale = {scale:?}\n");
         write!(text, "[[columns]]\n{column}").map_err(message)?;
     }
-    let schema = Schema::parse(&text).map_err(message)?;
+    let schema = Schema::asking("y ~ .", &text).map_err(message)?;
     let ours = schema.coefficient_names();
     let (numbers, d) = (centres.len(), ours.len());
     let posterior = posterior(&part, &(1..d).chain([0]).collect::<Vec<_>>())?;

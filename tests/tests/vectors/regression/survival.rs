@@ -42,9 +42,10 @@ pub(super) fn survival(node: &Node<'_>) -> Outcome {
     let (model, tolerance) = (piecewise(node)?, node.get("tolerance")?.number()?);
     let names: Vec<String> =
         node.get("baseline_names")?.list()?.iter().map(|name| name.text().map(str::to_owned)).collect::<Result<_, _>>()?;
-    let schema = "intercept = false\n[label]\nkind = \"survival\"\ntime = { column = \"t\", lower = 0, upper = 1 }\nevent = { column = \"d\" }\n\
+    let schema = "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n\
                   [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-    let ours = ModelSpec::from(model.clone()).rules().names(&Schema::parse(schema).map_err(|error| error.to_string())?);
+    let ours =
+        ModelSpec::from(model.clone()).rules().names(&Schema::asking("Surv(t, d) ~ 0 + .", schema).map_err(|error| error.to_string())?);
     if ours[..names.len()] != names {
         return Err(format!("names are {}", ours.join(", ")));
     }

@@ -101,11 +101,11 @@ fn libm_erfc(x: f64) -> f64 {
 
 #[test]
 fn nobody_is_told_apart_better_than_stated() {
-    let numbers = "norm_bound = 2.0\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\n\
+    let numbers = "norm_bound = 2.0\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"x\"\nkind = \"number\"\n\
                    lower = -5\nupper = 5\ncentre = 0\nscale = 1\n";
     let words = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 4\ndocument_length = 20\n";
     let pixels = "kind = \"binary-image\"\n[binary_image]\nwidth = 2\nheight = 2\nthreshold = 127\n";
-    let logistic = "family = \"logistic-regression\"\napproximation = \"full-covariance\"";
+    let logistic = "family = \"logistic-regression\"\noutcome = \"y\"\napproximation = \"full-covariance\"";
     let cases = [
         // The victim's row is as long as a row may be, the posterior narrow: its weight is nearly ¼ all the time.
         (

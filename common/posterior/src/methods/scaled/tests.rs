@@ -3,7 +3,7 @@ use crate::methods::Arrived;
 use crate::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_math::expfam::any::Gaussian;
 
-const SCHEMA: &str = "version = 2\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\nnegative = [\"no\"]\n";
+const SCHEMA: &str = "version = 2\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 90\ncentre = 45\nscale = 45\n[[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n";
 
 pub(super) fn task(approximation: &str, update: &str, formula: &str) -> Result<ResolvedTask, String> {
     let private = update != "pvi";

@@ -23,7 +23,7 @@ fn text(model: &str, pvi: &str, privacy: &str) -> String {
 
 const RECORDS: &str = "unit = \"record\"\nepsilon = 1.0";
 const SITES: &str = "unit = \"site\"\nepsilon = 1.0";
-const LOGISTIC: &str = "family = \"logistic-regression\"";
+const LOGISTIC: &str = "family = \"logistic-regression\"\noutcome = \"died\"";
 const STEPS: &str = "schedule = \"sequential\"\nsweeps = 5\nupdate = \"dp-optimisation\"\nclip_norm = 1.0";
 
 fn resolved(model: &str, pvi: &str, privacy: &str, schema: &str) -> Result<ResolvedTask, String> {
@@ -68,11 +68,19 @@ fn steps_and_numbers_of_a_task_are_bounded_before_anything_is_built() {
     let pvi = |more: &str| format!("{STEPS}\n{more}");
     refused(|| resolved(LOGISTIC, &pvi("steps = 4294967295"), RECORDS, SCHEMA), "4294967295 passes");
     refused(|| resolved(LOGISTIC, &STEPS.replace("= 5", "= 4294967295"), RECORDS, SCHEMA), "at most 100000 rounds");
-    refused(|| resolved("family = \"neural-network\"\nhidden = [1048576, 1048576]", STEPS, RECORDS, SCHEMA), "at most 2^26 weights");
-    refused(|| resolved("family = \"neural-network\"\nhidden = [4294967295]", STEPS, RECORDS, SCHEMA), "at most 2^26 weights");
+    refused(
+        || resolved("family = \"neural-network\"\noutcome = \"died\"\nhidden = [1048576, 1048576]", STEPS, RECORDS, SCHEMA),
+        "at most 2^26 weights",
+    );
+    refused(
+        || resolved("family = \"neural-network\"\noutcome = \"died\"\nhidden = [4294967295]", STEPS, RECORDS, SCHEMA),
+        "at most 2^26 weights",
+    );
     let sep = "schedule = \"synchronous\"\nrounds = 5\nupdate = \"sep\"\nrecords = 100";
-    let moments = NUMERIC_LABEL.replace("[label]", "intercept = false\n[label]");
-    refused(|| resolved("family = \"pbp-network\"\nhidden = [1048576, 1048576]", sep, RECORDS, &moments), "2^26 weights");
+    refused(
+        || resolved("family = \"pbp-network\"\noutcome = \"days\"\nhidden = [1048576, 1048576]", sep, RECORDS, NUMERIC_LABEL),
+        "2^26 weights",
+    );
     let vips = "schedule = \"synchronous\"\nrounds = 5\nupdate = \"vips\"";
     let many = WORDS.replace("= 5", "= 4294967295");
     refused(|| resolved("family = \"latent-dirichlet\"\ntopics = 1024", vips, RECORDS, &many), "features are too many");
@@ -116,7 +124,7 @@ fn steps_and_numbers_of_a_task_are_bounded_before_anything_is_built() {
             task.dimension = 0;
         }
     };
-    let task = resolved("family = \"neural-network\"\nhidden = [3]", STEPS, RECORDS, SCHEMA).unwrap();
+    let task = resolved("family = \"neural-network\"\noutcome = \"died\"\nhidden = [3]", STEPS, RECORDS, SCHEMA).unwrap();
     for hidden in [vec![1 << 20, 1 << 20], vec![u32::MAX], vec![1 << 13, 1 << 13]] {
         refused(|| decoded(&task, network(hidden)), "at most 2^26 weights");
     }

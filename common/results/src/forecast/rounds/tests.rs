@@ -3,7 +3,7 @@
 use super::{Candidate, choice, resolve};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 
-const SCHEMA: &str = "version = 2\nnorm_bound = 2.5\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+const SCHEMA: &str = "version = 2\nnorm_bound = 2.5\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
                       [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 18\nupper = 100\ncentre = 60\nscale = 20\n\
                       [[columns]]\nname = \"male\"\nkind = \"boolean\"\n\
                       [[columns]]\nname = \"ward\"\nkind = \"category\"\nvalues = [\"a\", \"b\", \"c\"]\n";
@@ -12,7 +12,7 @@ const CONTEXT: ResolveContext<'_> = ResolveContext { name: "rounds", update_dead
 
 fn raw(pvi: &str, epsilon: f64) -> RawTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nupdate = \"natural-gradient\"\n{pvi}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );

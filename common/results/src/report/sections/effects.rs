@@ -142,7 +142,7 @@ fn event(run: &Run<'_>) -> String {
                 _ => format!("a higher class of {column}"),
             }
         }
-        LabelKind::Number(_) | LabelKind::Absent => schema.label().column.clone(),
+        LabelKind::Number { .. } | LabelKind::Absent => schema.label().column.clone(),
     }
 }
 

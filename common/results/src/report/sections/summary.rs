@@ -61,7 +61,7 @@ fn question(run: &Run<'_>) -> String {
     let asked = match &schema.label().kind {
         LabelKind::Binary { positive, .. } => format!("How likely is {label} = {}, given {from}", positive.join(" or ")),
         LabelKind::Classes { .. } => format!("Which {label} is likely, given {from}"),
-        LabelKind::Number(_) => format!("How does {label} depend on {from}"),
+        LabelKind::Number { .. } => format!("How does {label} depend on {from}"),
         LabelKind::Survival(rule) => format!("How does the time {label} until {} depend on {from}", rule.event_column),
         LabelKind::Absent => format!("What structure is there in {from}"),
     };
@@ -114,7 +114,7 @@ fn intervals(document: &PosteriorDocument) -> String {
 fn in_file_units(run: &Run<'_>, rmse: f64) -> String {
     let schema = run.task.parsed_schema().ok();
     match schema.as_ref().map(|schema| (&schema.label().kind, &schema.label().column)) {
-        Some((LabelKind::Number(rule), column)) if rule.transform == Transform::Identity => {
+        Some((LabelKind::Number { rule, .. }, column)) if rule.transform == Transform::Identity => {
             format!("root mean squared error {} (in the unit of {})", number(rmse * rule.scale), Escaped(column))
         }
         _ => format!("root mean squared error {} (of the coded label)", number(rmse)),

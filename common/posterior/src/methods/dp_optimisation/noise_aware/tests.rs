@@ -9,9 +9,9 @@ use crate::methods::{DpOptimisationSpec, UpdateSpec};
 use crate::task::{RawTask, ResolveContext};
 
 fn spec() -> DpOptimisationSpec {
-    let schema = "norm_bound = 2.0\n[label]\ncolumn = \"y\"\nkind = \"binary\"\npositive = [\"1\"]\n\
+    let schema = "norm_bound = 2.0\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n\
                   [[columns]]\nname = \"a\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
-    let task = "[model]\nfamily = \"logistic-regression\"\napproximation = \"mean-field\"\n[schema]\nfile = \"s\"\n\
+    let task = "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\napproximation = \"mean-field\"\n[schema]\nfile = \"s\"\n\
                 [pvi]\nupdate = \"dp-optimisation\"\nschedule = \"synchronous\"\nrounds = 3\nsteps = 4\n\
                 [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n";
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };

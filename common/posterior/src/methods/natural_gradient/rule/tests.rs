@@ -7,12 +7,12 @@ use super::NaturalGradientRule;
 use crate::methods::Arrived;
 use crate::task::{AggregationSpec, NaturalGradientSpec, RawTask, ResolveContext, ResolvedTask, TaskError, Trust, UpdateSpec};
 
-const SCHEMA: &str = "norm_bound = 2.0\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+const SCHEMA: &str = "norm_bound = 2.0\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
     [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";
 
 fn task(options: &str, approximation: &str) -> Result<ResolvedTask, TaskError> {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 6\nupdate = \"natural-gradient\"\n{options}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );

@@ -9,12 +9,12 @@ use crate::methods::noise_aware::{ClosedRound, History};
 use crate::methods::{Arrived, UpdateSpec};
 use crate::task::{RawTask, ResolveContext, ResolvedTask};
 
-const SCHEMA: &str = "intercept = true\n[label]\ncolumn = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
+const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
     [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
 fn task(approximation: &str, preconditioner: &str) -> ResolvedTask {
     let text = format!(
-        "model.family = \"linear-regression\"\nmodel.noise_sd = 1.0\nmodel.approximation = \"{approximation}\"\nschema.file = \"s\"\n\
+        "model.family = \"linear-regression\"\nmodel.outcome = \"y\"\nmodel.noise_sd = 1.0\nmodel.approximation = \"{approximation}\"\nschema.file = \"s\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"\nresidual_bound = 5.0\ncurvature_bound = 1.0\n{preconditioner}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\ndelta = 1e-5\nepsilon = 10.0\ntrust = \"local\"\nmax_units = 1000000\n"
     );

@@ -22,58 +22,63 @@ centre = 0.0
 scale = 1.0
 "#;
 
-fn schema(label: &str, intercept: bool) -> String {
-    format!("intercept = {intercept}\n[label]\ncolumn = \"y\"\n{label}\n{COLUMNS}")
+fn schema(label: &str) -> String {
+    format!("[[columns]]\nname = \"y\"\n{label}\n{COLUMNS}")
 }
 
-fn resolve(model: &str, label: &str, intercept: bool, pvi: &str, epsilon: Option<f64>) -> Result<ResolvedTask, String> {
+fn resolve(model: &str, label: &str, pvi: &str, epsilon: Option<f64>) -> Result<ResolvedTask, String> {
     let epsilon = epsilon.map(|e| format!("epsilon = {e:?}\n")).unwrap_or_default();
     let text = format!(
         "[model]\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 6\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\n{epsilon}delta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
     let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 2 };
-    RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(label, intercept), context).map_err(|e| e.to_string())
+    RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(label), context).map_err(|e| e.to_string())
 }
 
-const CLASS: &str = "kind = \"binary\"\npositive = [\"1\"]";
+const CLASS: &str = "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]";
 const NUMBER: &str = "kind = \"number\"\nlower = -1.0\nupper = 1.0\ncentre = 0.0\nscale = 1.0";
-const NETWORK: &str = "family = \"pbp-network\"\nhidden = [4, 3]\nseed = 5";
-const MIXTURE: &str = "family = \"gaussian-mixture\"\ncomponents = 3\nnoise_sd = 0.5";
+const NETWORK: &str = "family = \"pbp-network\"\noutcome = \"y\"\nhidden = [4, 3]\nseed = 5";
+const MIXTURE: &str = "family = \"gaussian-mixture\"\nformula = \"y ~ 0 + .\"\ncomponents = 3\nnoise_sd = 0.5";
 
 /// Every model with every update: the stated ε holds for all rounds, documents survive the wire, and what cannot be computed is refused.
 #[test]
 fn tasks_of_expectation_propagation_resolve_and_keep_their_epsilon() {
-    let probit = "family = \"probit-regression\"";
-    let logit = "family = \"logistic-regression\"\napproximation = \"full-covariance\"";
-    for (model, label, intercept) in [(probit, CLASS, true), (logit, CLASS, true), (MIXTURE, NUMBER, false), (NETWORK, NUMBER, false)] {
+    let probit = "family = \"probit-regression\"\noutcome = \"y\"";
+    let logit = "family = \"logistic-regression\"\noutcome = \"y\"\napproximation = \"full-covariance\"";
+    for (model, label) in [(probit, CLASS), (logit, CLASS), (MIXTURE, NUMBER), (NETWORK, NUMBER)] {
         for pvi in [
             "update = \"sep\"\nrecords = 100\nsampling_rate = 0.1",
             "update = \"ep\"\nrecords = 100",
             "update = \"sep\"\nrecords = 100\nclip_metric = \"flat\"\nclip_norm = 2.0\nclip_target = \"factor\"",
         ] {
-            let task = resolve(model, label, intercept, pvi, Some(1.0)).unwrap();
+            let task = resolve(model, label, pvi, Some(1.0)).unwrap();
             assert!(task.loss(task.visits()).unwrap().epsilon.get() <= 1.0);
             assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
             assert_eq!(task.message(0).unwrap().coordinates, task.family().len() as u64);
             assert!(task.sum(0).unwrap().is_some());
-            let without = resolve(model, label, intercept, &pvi.replace("\nsampling_rate = 0.1", ""), None).unwrap();
+            let without = resolve(model, label, &pvi.replace("\nsampling_rate = 0.1", ""), None).unwrap();
             assert!(!without.update.is_private());
         }
     }
-    let em = resolve(MIXTURE, NUMBER, false, "update = \"dp-em\"", Some(1.0)).unwrap();
+    let em = resolve(MIXTURE, NUMBER, "update = \"dp-em\"", Some(1.0)).unwrap();
     assert!(em.loss(6).unwrap().epsilon.get() <= 1.0);
     assert_eq!(ResolvedTask::from_bytes(&em.to_bytes()).unwrap(), em);
-    for (model, label, intercept, pvi, epsilon, why) in [
-        (probit, CLASS, true, "update = \"sep\"", Some(1.0), "records"),
-        (probit, CLASS, true, "update = \"sep\"\nrecords = 9\norder = \"pass\"", Some(1.0), "cannot be protected"),
-        (probit, CLASS, true, "update = \"ep\"\nrecords = 9\nsampling_rate = 0.5", Some(1.0), "remove sampling_rate"),
-        (probit, CLASS, true, "update = \"dp-em\"", Some(1.0), "gaussian-mixture\" only"),
-        (MIXTURE, NUMBER, true, "update = \"sep\"\nrecords = 9", Some(1.0), "intercept = false"),
-        (NETWORK, CLASS, false, "update = \"sep\"\nrecords = 9", Some(1.0), "predicts a number"),
-        ("family = \"linear-regression\"\nnoise_sd = 1.0", NUMBER, true, "update = \"sep\"\nrecords = 9", Some(1.0), "tilted moments"),
-        (probit, CLASS, true, "update = \"sep\"\nrecords = 9\nclip_norms = [1.0]", Some(1.0), "2 blocks"),
+    for (model, label, pvi, epsilon, why) in [
+        (probit, CLASS, "update = \"sep\"", Some(1.0), "records"),
+        (probit, CLASS, "update = \"sep\"\nrecords = 9\norder = \"pass\"", Some(1.0), "cannot be protected"),
+        (probit, CLASS, "update = \"ep\"\nrecords = 9\nsampling_rate = 0.5", Some(1.0), "remove sampling_rate"),
+        (probit, CLASS, "update = \"dp-em\"", Some(1.0), "gaussian-mixture\" only"),
+        (NETWORK, CLASS, "update = \"sep\"\nrecords = 9", Some(1.0), "predicts a number"),
+        (
+            "family = \"linear-regression\"\noutcome = \"y\"\nnoise_sd = 1.0",
+            NUMBER,
+            "update = \"sep\"\nrecords = 9",
+            Some(1.0),
+            "tilted moments",
+        ),
+        (probit, CLASS, "update = \"sep\"\nrecords = 9\nclip_norms = [1.0]", Some(1.0), "2 blocks"),
     ] {
-        let refused = resolve(model, label, intercept, pvi, epsilon).unwrap_err();
+        let refused = resolve(model, label, pvi, epsilon).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
 }
@@ -81,13 +86,13 @@ fn tasks_of_expectation_propagation_resolve_and_keep_their_epsilon() {
 /// The unit of `sep` and `ep` may be the site: one term, which is another one where the site is, and a warning where three sites cannot be heard.
 #[test]
 fn sites_may_be_what_is_protected() {
-    let probit = "family = \"probit-regression\"";
+    let probit = "family = \"probit-regression\"\noutcome = \"y\"";
     let sites = |pvi: &str, unit: &str| {
         let text = format!(
             "[model]\n{probit}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 6\n{pvi}\n[privacy]\nunit = \"{unit}\"\nadjacency = \"replace-one\"\nepsilon = 2.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let context = ResolveContext { name: "t", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
-        RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(CLASS, true), context).map_err(|e| e.to_string())
+        RawTask::parse(&text).map_err(|e| e.to_string())?.resolve(&schema(CLASS), context).map_err(|e| e.to_string())
     };
     for (update, state) in [("sep", SiteStateForm::None), ("ep", SiteStateForm::Private(6))] {
         let task = sites(&format!("update = \"{update}\"\nsite_passes = 7"), "site").unwrap();
@@ -114,7 +119,7 @@ fn sites_may_be_what_is_protected() {
 
 #[test]
 fn a_networks_state_says_what_the_posterior_says() {
-    let task = resolve(NETWORK, NUMBER, false, "update = \"sep\"\nrecords = 50", None).unwrap();
+    let task = resolve(NETWORK, NUMBER, "update = \"sep\"\nrecords = 50", None).unwrap();
     let network = Network::new(2, &[4, 3]).unwrap();
     let weights = network.weights();
     let state = task.rule().initial();
@@ -135,9 +140,8 @@ fn a_networks_state_says_what_the_posterior_says() {
 #[test]
 fn the_step_is_honest_about_the_distance() {
     let task = resolve(
-        "family = \"probit-regression\"",
+        "family = \"probit-regression\"\noutcome = \"y\"",
         CLASS,
-        true,
         "update = \"sep\"\nrecords = 10\nsampling_rate = 0.5\ndamping = 0.2",
         Some(1.0),
     )
@@ -158,7 +162,7 @@ fn the_step_is_honest_about_the_distance() {
 /// Means of components stay in the ball that holds all points, whatever noise says.
 #[test]
 fn noise_does_not_drive_a_component_out_of_the_data() {
-    let task = resolve(MIXTURE, NUMBER, false, "update = \"sep\"\nrecords = 10", Some(1.0)).unwrap();
+    let task = resolve(MIXTURE, NUMBER, "update = \"sep\"\nrecords = 10", Some(1.0)).unwrap();
     let rule = task.rule();
     let mut sum = vec![0.0; rule.initial().len()];
     sum[..6].copy_from_slice(&[1e6, -1e6, 3e5, 0.0, 0.0, 0.0]);
@@ -174,7 +178,7 @@ fn noise_does_not_drive_a_component_out_of_the_data() {
 #[test]
 fn a_network_may_start_with_a_public_precision() {
     let network = Network::new(2, &[4, 3]).unwrap();
-    let task = resolve(NETWORK, NUMBER, false, "update = \"sep\"\nrecords = 50\ninitial_precision = 99.0", Some(1.0)).unwrap();
+    let task = resolve(NETWORK, NUMBER, "update = \"sep\"\nrecords = 50\ninitial_precision = 99.0", Some(1.0)).unwrap();
     assert_eq!(ResolvedTask::from_bytes(&task.to_bytes()).unwrap(), task);
     let state = task.rule().initial();
     let head = dp_pvi_math::expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
@@ -185,12 +189,18 @@ fn a_network_may_start_with_a_public_precision() {
     let first = super::PropagationRule::new(&task.setting(), spec.clone()).first();
     assert!(first.prior[network.weights()..2 * network.weights()].iter().all(|p| (p - 1.0).abs() < 1e-12));
     for (model, label, pvi, epsilon, why) in [
-        ("family = \"probit-regression\"", CLASS, "update = \"sep\"\nrecords = 9\ninitial_precision = 1.0", Some(1.0), "initial_precision"),
+        (
+            "family = \"probit-regression\"\noutcome = \"y\"",
+            CLASS,
+            "update = \"sep\"\nrecords = 9\ninitial_precision = 1.0",
+            Some(1.0),
+            "initial_precision",
+        ),
         (NETWORK, NUMBER, "update = \"sep\"\nrecords = 9\ninitial_precision = -1.0", Some(1.0), "initial_precision"),
         (NETWORK, NUMBER, "update = \"sep\"\nrecords = 9\norder = \"filter\"", Some(1.0), "filter"),
         (NETWORK, NUMBER, "update = \"ep\"\nrecords = 9\norder = \"filter\"", None, "filter"),
     ] {
-        let refused = resolve(model, label, label == CLASS, pvi, epsilon).unwrap_err();
+        let refused = resolve(model, label, pvi, epsilon).unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
 }

@@ -7,13 +7,13 @@ use super::Coding;
 use crate::methods::Arrived;
 use crate::task::{FactorState, RawTask, ResolveContext, ResolvedTask, ShardSpec, SiteStateForm, TaskError, UpdateSpec};
 
-const SCHEMA: &str = "norm_bound = 2.0\n[label]\ncolumn = \"died\"\nkind = \"binary\"\npositive = [\"yes\"]\n\
+const SCHEMA: &str = "norm_bound = 2.0\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
     [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 0\nupper = 110\ncentre = 50\nscale = 20\n";
 
 fn task(update: &str, options: &str, unit: &str) -> Result<ResolvedTask, TaskError> {
     let adjacency = if unit == "site" { "replace-one" } else { "add-remove" };
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"died\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = \"{update}\"\n{options}\n\
          [privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
@@ -83,7 +83,7 @@ fn a_site_is_exchanged_and_never_absent() {
     assert!(absent.contains("unit = \"site\" needs adjacency = \"replace-one\""), "{absent}");
     for update in ["client-level", "sep", "ep"] {
         let text = format!(
-            "[model]\nfamily = \"probit-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+            "[model]\nfamily = \"probit-regression\"\noutcome = \"died\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
              update = \"{update}\"\n[privacy]\nunit = \"site\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
@@ -98,7 +98,7 @@ fn a_site_is_exchanged_and_never_absent() {
 fn shards_of_persons_by_position_are_refused() {
     let with = |update: &str, adjacency: &str, unit: &str| {
         let text = format!(
-            "[model]\nfamily = \"logistic-regression\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = {update}\n\
+            "[model]\nfamily = \"logistic-regression\"\noutcome = \"died\"\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\nupdate = {update}\n\
              [privacy]\nunit = \"{unit}\"\nadjacency = \"{adjacency}\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let schema = if unit == "person" { format!("unit_column = \"who\"\n{SCHEMA}") } else { SCHEMA.to_owned() };

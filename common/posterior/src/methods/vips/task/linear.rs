@@ -70,7 +70,7 @@ impl LinearNoiseSpec {
             "the statistics are those of another model",
         )?;
         require(self.records >= 1.0 && self.records.is_finite(), "records must be a finite number of at least 1")?;
-        require(positive(self.target_bound), "the label needs a range: lower and upper in the schema")?;
+        require(positive(self.target_bound), "the outcome needs a range: lower and upper of its column in the schema")?;
         let total: f64 = self.shares.iter().sum();
         require(self.shares.iter().all(|s| positive(*s)) && (total - 1.0).abs() < 1e-9, "the shares must sum to 1")?;
         require(self.eigenvalue_floor >= 0.0 && self.eigenvalue_floor.is_finite(), "eigenvalue_floor must be finite and not negative")?;

@@ -6,10 +6,6 @@ use crate::task::{RawTask, ResolveContext, ResolvedTask, TaskError, UpdateSpec};
 
 const ROWS: &str = r#"
 norm_bound = 2.0
-[label]
-column = "died"
-kind = "binary"
-positive = ["yes"]
 [[columns]]
 name = "age"
 kind = "number"
@@ -17,6 +13,11 @@ lower = 0
 upper = 110
 centre = 50
 scale = 20
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["yes"]
+false_values = ["no"]
 "#;
 
 const WORDS: &str = "kind = \"bag-of-words\"\n[bag_of_words]\nformat = \"docword\"\nwords = 20\ndocument_length = 50\n";
@@ -30,7 +31,7 @@ fn task(model: &str, pvi: &str, epsilon: f64, schema: &str) -> Result<ResolvedTa
     RawTask::parse(&text).unwrap().resolve(schema, context)
 }
 
-const LOGISTIC: &str = "family = \"logistic-regression\"\napproximation = \"full-covariance\"";
+const LOGISTIC: &str = "family = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"full-covariance\"";
 const PIXELS: &str = "kind = \"binary-image\"\n[binary_image]\nwidth = 3\nheight = 4\nthreshold = 127\n";
 const IMAGES: &str = "family = \"sigmoid-belief\"\nhidden = 2";
 const TOPICS: &str = "family = \"latent-dirichlet\"\ntopics = 4";
@@ -124,7 +125,7 @@ fn blocks_about_the_mean_are_clipped_together() {
 #[test]
 fn combinations_that_do_not_exist_are_named() {
     for (model, pvi, schema, part) in [
-        ("family = \"logistic-regression\"", "rounds = 3", ROWS, "full-covariance"),
+        ("family = \"logistic-regression\"\noutcome = \"died\"", "rounds = 3", ROWS, "full-covariance"),
         (LOGISTIC, "rounds = 3\nexpansion = \"origin\"\nclip_norm = 1.0", ROWS, "no option clip_norm"),
         (LOGISTIC, "rounds = 3\nfirst_share = 0.5", ROWS, "no option first_share"),
         (LOGISTIC, "rounds = 3\ncurvature_weight = 0.0", ROWS, "curvature_weight"),
@@ -141,7 +142,7 @@ fn combinations_that_do_not_exist_are_named() {
         (TOPICS, "rounds = 3", ROWS, "bag-of-words"),
         (LOGISTIC, "rounds = 3", WORDS, "binary"),
         ("family = \"latent-dirichlet\"\ntopics = 0", "rounds = 3", WORDS, "topic"),
-        ("family = \"linear-regression\"\nnoise_sd = 1.0", "rounds = 3", ROWS, ""),
+        ("family = \"linear-regression\"\noutcome = \"died\"\nnoise_sd = 1.0", "rounds = 3", ROWS, ""),
         (IMAGES, "rounds = 3", PIXELS, "needs images"),
         (IMAGES, "rounds = 3\nimages = 5", WORDS, "binary-image"),
         (IMAGES, "rounds = 3\nimages = 5\nclip_norm = 1.5", PIXELS, "no image exceeds"),
