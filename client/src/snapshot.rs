@@ -304,7 +304,7 @@ impl Snapshot {
         let file = if self.is_on_disk(task) { source.on_disk.as_deref().map(cache_in).transpose()? } else { None };
         let made = match (&source.engine, file) {
             (Some(engine), Some(file)) => engine.units(&self.read, &schema, file)?,
-            (_, file) => self.read.units(&schema, source.slots, file).map_err(local)?,
+            (_, file) => self.read.units(&schema, file).map_err(local)?,
         };
         // For the people here, and nothing stops: a task must not ask by what a site does.
         let reasons = [
@@ -312,7 +312,7 @@ impl Snapshot {
             (made.omitted.unwatched, "they were watched for no time"),
             (
                 made.omitted.left_out,
-                "their count is not whole, their time ends before it begins, or their unit has more entries by the formula than are held of one. Are the columns the right ones?",
+                "their count is not whole, or their time ends before it begins. Are the columns the right ones?",
             ),
         ];
         for (records, why) in reasons.into_iter().filter(|(records, _)| *records > 0) {

@@ -437,10 +437,10 @@ fn listed(texts: &[String], text: &[u8]) -> bool {
     texts.iter().any(|listed| is_text(listed, text))
 }
 
-/// The same without regard to the capital letters of ASCII: programs write `True` and `TRUE` for the truth value `true`.
+/// The same without regard to capital letters: programs write `True` and `TRUE` for the truth value `true`.
 #[inline]
 fn listed_in_any_case(texts: &[String], text: &[u8]) -> bool {
-    texts.iter().any(|listed| text::whole(listed.as_bytes()).eq_ignore_ascii_case(text::whole(text)))
+    texts.iter().any(|listed| text::is_same_in_any_case(listed.as_bytes(), text))
 }
 
 /// Whether a cell's text is one that the schema lists.

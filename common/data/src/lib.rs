@@ -114,20 +114,18 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The units as rows of a task's formula; of documents and images as they are. `slots` is the declared number of units, where there is one. In memory a unit has an equal share of
-    /// [`MOST_FORMULA_ENTRIES`] where the formula can make more of a record than it has cells, and one whose records need more contributes nothing. With `file`, which is empty and belongs to this process
-    /// alone, they are put there.
+    /// The units as rows of a task's formula; of documents and images as they are. With `file`, which is empty and belongs to this process alone, they are put there.
     ///
     /// # Errors
     /// [`DataError::Cache`]: the disk is full; [`DataError::Unread`]; [`DataError::Table`]: more than a table holds.
-    pub fn units(&self, schema: &Schema, slots: Option<u64>, file: Option<File>) -> Result<Made, DataError> {
+    pub fn units(&self, schema: &Schema, file: Option<File>) -> Result<Made, DataError> {
         Ok(match file {
             Some(file) => {
                 let (cache, omitted) = self.held.cache(schema, file)?;
                 Made { units: Units::stored(Box::new(OfMany(cache))), omitted }
             }
             None => {
-                let (table, omitted) = self.held.table(schema, slots)?;
+                let (table, omitted) = self.held.table(schema)?;
                 Made { units: Units::new(table), omitted }
             }
         })

@@ -45,7 +45,7 @@ impl PublicCells {
     /// # Errors
     /// [`DataError::Table`]: more than a table holds.
     pub fn rows(&self, schema: &Schema) -> Result<Public<RecordTable>, DataError> {
-        Ok(Public::declare(self.held.table(schema, None)?.0))
+        Ok(Public::declare(self.held.table(schema)?.0))
     }
 }
 

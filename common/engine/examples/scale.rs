@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (began, cpu) = (Instant::now(), processors.own()?);
     let cached = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile_in(snapshots)?)?;
     println!("cache of one process: {:.1} s, {:.1} s of processors", began.elapsed().as_secs_f64(), processors.own()? - cpu);
-    let here = cached.units(&schema, None, Some(tempfile::tempfile_in(snapshots)?))?.units.on_threads(THREADS);
+    let here = cached.units(&schema, Some(tempfile::tempfile_in(snapshots)?))?.units.on_threads(THREADS);
 
     let (began, cpu) = (Instant::now(), processors.own()?);
     let ask = |snapshot: &Path| -> Box<dyn Ask> { Box::new(Program { head: head.into(), snapshot: snapshot.to_owned() }) };

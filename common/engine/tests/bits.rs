@@ -134,7 +134,7 @@ fn here(folder: &Path, persons: u64) -> Units<RecordTable> {
     let file = folder.join(format!("{persons}.csv"));
     fs::write(&file, csv(persons)).unwrap();
     let schema = Schema::asking("y ~ .", SCHEMA).unwrap();
-    load_for_run(&schema, &[file], &[0; 32]).unwrap().units(&schema, None, None).unwrap().units
+    load_for_run(&schema, &[file], &[0; 32]).unwrap().units(&schema, None).unwrap().units
 }
 
 fn elsewhere(folder: &Path, persons: u64, key: SiteKey, ask: &dyn Fn(&Path) -> Box<dyn Ask>) -> Units<RecordTable> {

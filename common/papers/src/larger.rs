@@ -47,8 +47,8 @@ pub fn main(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let file = || tempfile::tempfile_in(Path::new(folder));
     let made = match rest {
-        [] => load_to_disk(&schema, &files, &[1; 32], file()?)?.units(&schema, None, Some(file()?))?,
-        _ => load_for_run(&schema, &files, &[1; 32])?.units(&schema, None, None)?,
+        [] => load_to_disk(&schema, &files, &[1; 32], file()?)?.units(&schema, Some(file()?))?,
+        _ => load_for_run(&schema, &files, &[1; 32])?.units(&schema, None)?,
     };
     let threads = std::thread::available_parallelism()?;
     let units = made.units.on_threads(threads);

@@ -447,7 +447,7 @@ fn checked_boolean(rule: BooleanRule) -> Result<BooleanRule, String> {
         return Err("`true_values` and `false_values` must both list a text".into());
     }
     let twice = first_repeated(rule.true_values.iter().chain(&rule.false_values).map(String::as_str));
-    if let Some(text) = twice.or_else(|| in_both(&rule.true_values, &rule.false_values, |text| compared(text).to_ascii_lowercase())) {
+    if let Some(text) = twice.or_else(|| in_both(&rule.true_values, &rule.false_values, |text| compared(text).to_uppercase())) {
         return Err(format!("the text `{text}` is listed twice in `true_values` and `false_values`: keep it in one place"));
     }
     Ok(rule)

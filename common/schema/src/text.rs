@@ -91,6 +91,19 @@ pub fn is_listed(listed: &[u8], text: &[u8]) -> bool {
     whole(listed) == whole(text) || is_truth(text) && listed.eq_ignore_ascii_case(text)
 }
 
+/// Whether two texts are the same [`whole`] number or text without regard to capital letters, those beyond ASCII included (`É` is `é`, `ß` is `SS`).
+#[must_use]
+pub fn is_same_in_any_case(one: &[u8], other: &[u8]) -> bool {
+    let (one, other) = (whole(one), whole(other));
+    if one.eq_ignore_ascii_case(other) {
+        return true;
+    }
+    match (std::str::from_utf8(one), std::str::from_utf8(other)) {
+        (Ok(one), Ok(other)) if !one.is_ascii() || !other.is_ascii() => one.to_uppercase() == other.to_uppercase(),
+        _ => false,
+    }
+}
+
 /// Whether a text is a truth value as programs write it.
 #[must_use]
 pub(crate) fn is_truth(text: &[u8]) -> bool {
@@ -307,6 +320,16 @@ mod tests {
         assert_eq!(cell(" A\u{308} ".as_bytes(), Blanks::Kept).as_ref(), " Ä ".as_bytes());
         // No text: as it is, so that whoever reads it can say so.
         assert_eq!(cell(b" \xff ", Blanks::Trimmed).as_ref(), b" \xff ");
+    }
+
+    #[test]
+    fn capital_letters_are_folded_beyond_ascii_too() {
+        for (one, other, same) in [
+            ("yes", "YES", true), ("décédé", "DÉCÉDÉ", true), ("да", "Да", true), ("ναι", "ΝΑΙ", true), ("straße", "STRASSE", true), ("1", "1.0", true), ("é", "e", false), ("yes", "yess", false),
+        ] {
+            assert_eq!(is_same_in_any_case(one.as_bytes(), other.as_bytes()), same, "{one} {other}");
+        }
+        assert!(!is_same_in_any_case(b"\xff", "é".as_bytes()));
     }
 
     /// What was read once is not changed by reading it again, whatever it is made of.

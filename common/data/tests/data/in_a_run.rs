@@ -71,7 +71,7 @@ fn fingerprint(schema: &Schema, bytes: impl AsRef<[u8]>) -> Hash {
     // Units on the disk are the same, whatever a record holds.
     let on_disk = load_to_disk(schema, &files, &[7; 32], tempfile::tempfile().unwrap()).unwrap();
     assert_eq!(on_disk.fingerprint, in_memory);
-    let made = on_disk.units(schema, None, Some(tempfile::tempfile().unwrap())).unwrap();
+    let made = on_disk.units(schema, Some(tempfile::tempfile().unwrap())).unwrap();
     assert!(!made.units.is_in_memory());
     in_memory
 }

@@ -133,7 +133,7 @@ fn records_that_a_task_cannot_use_are_counted_at_the_site() {
     for on_disk in [false, true] {
         let omitted = |formula: &str| {
             let place = on_disk.then(|| tempfile::tempfile().unwrap());
-            read.units(&Schema::asking(formula, &text).unwrap(), None, place).unwrap().omitted
+            read.units(&Schema::asking(formula, &text).unwrap(), place).unwrap().omitted
         };
         assert_eq!(omitted("Surv(since, days, died) ~ age"), Omitted { without_outcome: 2, unwatched: 2, left_out: 1 });
         assert_eq!(omitted("Surv(days, died) ~ age"), Omitted { without_outcome: 2, unwatched: 1, left_out: 0 });
