@@ -51,7 +51,7 @@ const OLD: time::Duration = time::Duration::DAY;
 pub struct Expected {
     /// By the clock.
     pub seconds: f64,
-    /// Memory of the program, in bytes. `None` where units are persons, whose records are not counted, or rows are made by a formula.
+    /// Memory of the program, in bytes. `None` where units are persons, whose records are not counted.
     pub bytes: Option<u64>,
     /// Invented records of the largest rehearsal.
     pub invented: u64,
@@ -82,7 +82,7 @@ pub fn rehearse(task: &ResolvedTask, units: u64, place: Where<'_>) -> Result<Opt
     if !matches!(schema.content(), Content::Table) || units == 0 {
         return Ok(None);
     }
-    let on_disk = place.on_disk && task.design.is_none() && !needs_memory(task);
+    let on_disk = place.on_disk && !needs_memory(task);
     clear(place.state);
     let folder = tempfile::Builder::new()
         .prefix(".rehearsal-")
@@ -130,8 +130,9 @@ pub fn rehearse(task: &ResolvedTask, units: u64, place: Where<'_>) -> Result<Opt
         }
     };
     drop(folder);
-    let plain = task.privacy.unit == PrivacyUnit::Record && task.design.is_none();
-    let bytes = plain.then(|| PROGRAM + held(&schema, units, place.threads, on_disk));
+    let cells = Schema::parse(&task.schema).map_err(|e| failed(Problem::of(e)))?;
+    let is_counted = task.privacy.unit == PrivacyUnit::Record;
+    let bytes = is_counted.then(|| PROGRAM.saturating_add(held([&cells, &schema], units, place.threads, on_disk)));
     let passes = part.map(|_| 4 * PASSES).filter(|passes| *passes < task.passes());
     Ok(Some(Expected { seconds: whole * extended(before, last, units), bytes, invented: count, passes }))
 }
@@ -145,14 +146,14 @@ fn extended((few, short): (u64, f64), (many, long): (u64, f64), units: u64) -> f
     long + slope * units.saturating_sub(many) as f64
 }
 
-/// Bytes of records in memory.
-fn held(schema: &Schema, units: u64, threads: NonZeroUsize, on_disk: bool) -> u64 {
+/// Bytes of records in memory: of their cells, as the schema alone describes them, and of the rows that a formula makes of these.
+fn held([cells, rows]: [&Schema; 2], units: u64, threads: NonZeroUsize, on_disk: bool) -> u64 {
     if !on_disk {
-        return memory_of(schema, units);
+        return memory_of(cells, units).saturating_add(memory_of(rows, units));
     }
     // Every thread has a window of its own, sealed and open; of every 32nd unit it is known where it begins.
     let threads = u64::try_from(threads.get()).unwrap_or(u64::MAX);
-    memory_of(schema, WINDOW.min(units)).saturating_mul(3).saturating_mul(threads).saturating_add(units / 4)
+    memory_of(rows, WINDOW.min(units)).saturating_mul(3).saturating_mul(threads).saturating_add(units / 4)
 }
 
 /// A ledger of invented records.

@@ -2,7 +2,7 @@
 
 use dp_pvi_schema::{ColumnKind, Schema};
 
-use super::check::{TaskError, require};
+use super::check::{TaskError, invalid};
 
 /// Bytes of a name that stands in a schema: a column, or one of its values.
 const MAX_SCHEMA_NAME_BYTES: usize = 1024;
@@ -19,6 +19,11 @@ pub fn is_plain_text(text: &str) -> bool {
 /// # Errors
 /// One that is too long, or cannot be printed as it is.
 pub fn check_texts(schema: &Schema) -> Result<(), TaskError> {
+    plain_texts(schema).or_else(invalid)
+}
+
+/// The same, with the words for who writes the schema.
+pub(crate) fn plain_texts(schema: &Schema) -> Result<(), &'static str> {
     let mut names: Vec<&str> = schema.unit_column().into_iter().collect();
     names.extend(schema.missing_tokens().iter().map(String::as_str));
     names.extend(schema.csv().names.iter().flatten().map(String::as_str));
@@ -27,7 +32,9 @@ pub fn check_texts(schema: &Schema) -> Result<(), TaskError> {
     }
     if let Some(design) = schema.design() {
         names.extend(design.names().iter().map(String::as_str));
-        require(is_plain_text(design.formula()), "the formula holds control characters in a name or a text")?;
+        if !is_plain_text(design.formula()) {
+            return Err("the formula holds control characters in a name or a text");
+        }
     }
     for column in schema.columns() {
         names.push(&column.name);
@@ -38,8 +45,6 @@ pub fn check_texts(schema: &Schema) -> Result<(), TaskError> {
             ColumnKind::Number(_) | ColumnKind::Ignored => {}
         }
     }
-    require(
-        names.iter().all(|name| name.len() <= MAX_SCHEMA_NAME_BYTES && is_plain_text(name)),
-        "a name or value in the schema holds control characters, or is longer than 1024 bytes",
-    )
+    let is_plain = names.iter().all(|name| name.len() <= MAX_SCHEMA_NAME_BYTES && is_plain_text(name));
+    if is_plain { Ok(()) } else { Err("a name or value in the schema holds control characters, or is longer than 1024 bytes") }
 }

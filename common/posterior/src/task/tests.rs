@@ -2,6 +2,7 @@
 
 use dp_pvi_accounting::Method;
 use dp_pvi_accounting::{DpEvent, Relation, SamplingRate};
+use dp_pvi_schema::LabelKind;
 
 use super::{Optimizer, RawTask, ResolveContext, ResolvedTask, ScheduleSpec, TaskError, UpdateSpec};
 
@@ -192,17 +193,19 @@ fn unprotected_tasks_have_an_unprotected_event() {
 
 #[test]
 fn linear_regression_needs_its_own_numbers() {
-    let linear = [("logistic-regression\"", "linear-regression\"\nnoise_sd = 0.5")];
+    let refused = |text: &str, schema: &str| resolve(text, schema).unwrap_err().to_string();
+    let days = ("outcome = \"died\"", "outcome = \"days\"");
+    let linear = [("logistic-regression\"", "linear-regression\"\nnoise_sd = 0.5"), days];
     resolve(&open(&linear), NUMERIC_LABEL).unwrap();
-    assert!(resolve(&open(&linear), SCHEMA).is_err(), "a class is no number");
-    assert!(resolve(&open(&[]), NUMERIC_LABEL).is_err(), "a number is no class");
-    assert!(resolve(&open(&[("logistic", "linear")]), NUMERIC_LABEL).is_err(), "no noise_sd");
-    let message = resolve(&private(&linear), NUMERIC_LABEL).unwrap_err().to_string();
+    assert!(refused(&open(&linear[..1]), SCHEMA).contains("predicts a number"), "a class is no number");
+    assert!(refused(&open(&[days]), NUMERIC_LABEL).contains("predicts one of two classes"), "a number is no class");
+    assert!(refused(&open(&[("logistic", "linear"), days]), NUMERIC_LABEL).contains("noise_sd"));
+    let message = refused(&private(&linear), NUMERIC_LABEL);
     assert!(message.contains("clip_norm"), "{message}");
-    let task = resolve(&private(&[linear[0], ("delta =", "clip_norm = 3.0\ndelta =")]), NUMERIC_LABEL).unwrap();
+    let task = resolve(&private(&[linear[0], days, ("delta =", "clip_norm = 3.0\ndelta =")]), NUMERIC_LABEL).unwrap();
     let UpdateSpec::DpOptimisation(spec) = task.update else { panic!("private") };
     assert!((spec.clip_norm.get() - 3.0).abs() < 1e-15);
-    let given = private(&[linear[0], ("delta =", "clip_norm = 3.0\ndelta ="), ("sweeps = 5", "sweeps = 5\nstep_precision = 7.5")]);
+    let given = private(&[linear[0], days, ("delta =", "clip_norm = 3.0\ndelta ="), ("sweeps = 5", "sweeps = 5\nstep_precision = 7.5")]);
     let UpdateSpec::DpOptimisation(given) = resolve(&given, NUMERIC_LABEL).unwrap().update else { panic!("private") };
     assert!(spec.step_precision > 0.0 && (given.step_precision - 7.5).abs() < 1e-15);
 }
@@ -326,17 +329,18 @@ fn an_asynchronous_schedule_bounds_its_damping_by_its_staleness() {
 
 #[test]
 fn a_count_is_the_label_itself() {
-    let poisson =
-        private(&[("logistic-regression", "poisson-regression"), ("\"dp-optimisation\"", "\"dp-optimisation\"\nclip_norm = 2.0")]);
-    let counts = NUMERIC_LABEL.replace("scale = 10", "scale = 1");
-    let task = resolve(&poisson, &counts).unwrap();
+    let poisson = ("logistic-regression", "poisson-regression");
+    let (days, clipped) = (("outcome = \"died\"", "outcome = \"days\""), ("\"dp-optimisation\"", "\"dp-optimisation\"\nclip_norm = 2.0"));
+    // Whatever centre and scale the column has for other families.
+    let task = resolve(&private(&[poisson, days, clipped]), NUMERIC_LABEL).unwrap();
     assert_eq!(task.model.to_string(), "Poisson regression");
-    let scaled = resolve(&poisson, NUMERIC_LABEL).unwrap_err().to_string();
-    assert!(scaled.contains("scale = 1"), "{scaled}");
-    assert!(resolve(&poisson, SCHEMA).unwrap_err().to_string().contains("predicts a count"));
+    let LabelKind::Number { rule, whole } = &task.parsed_schema().unwrap().label().kind.clone() else { panic!("a number") };
+    assert!(*whole && (rule.encode(7.0) - 7.0).abs() < f64::EPSILON);
+    let negative = NUMERIC_LABEL.replace("lower = 0\nupper = 100", "lower = -1\nupper = 100");
+    assert!(resolve(&private(&[poisson, days, clipped]), &negative).unwrap_err().to_string().contains("a count is 0 or more"));
+    assert!(resolve(&private(&[poisson, clipped]), SCHEMA).unwrap_err().to_string().contains("predicts a count"));
     // Its gradients have no public bound, so somebody has to choose one.
-    let unbounded = private(&[("logistic-regression", "poisson-regression")]);
-    assert!(resolve(&unbounded, &counts).unwrap_err().to_string().contains("clip_norm"));
+    assert!(resolve(&private(&[poisson, days]), NUMERIC_LABEL).unwrap_err().to_string().contains("clip_norm"));
 }
 
 /// The clipping norm may adapt where nobody knows one, at no further cost; where there is a public bound it may not.
@@ -406,7 +410,7 @@ fn texts_with_control_characters_are_refused_in_a_task() {
         let escaped: String = text.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
         for schema in [
             SCHEMA.replace("name = \"age\"", &format!("name = \"{escaped}\"")),
-            SCHEMA.replace("column = \"died\"", &format!("column = \"{escaped}\"")),
+            SCHEMA.replace("name = \"died\"", &format!("name = \"{escaped}\"")),
             SCHEMA.replace("[\"yes\"]", &format!("[\"{escaped}\"]")),
         ] {
             let refused = resolve(&private(&[]), &schema).unwrap_err().to_string();

@@ -140,7 +140,7 @@ fn combinations_that_do_not_exist_are_named() {
         (TOPICS, "rounds = 3\nclip_target = 0.5", WORDS, "needs documents"),
         (TOPICS, "rounds = 3\nclip_norm = 51", WORDS, "document length"),
         (TOPICS, "rounds = 3", ROWS, "bag-of-words"),
-        (LOGISTIC, "rounds = 3", WORDS, "binary"),
+        (LOGISTIC, "rounds = 3", WORDS, "a formula is for tables"),
         ("family = \"latent-dirichlet\"\ntopics = 0", "rounds = 3", WORDS, "topic"),
         ("family = \"linear-regression\"\noutcome = \"died\"\nnoise_sd = 1.0", "rounds = 3", ROWS, ""),
         (IMAGES, "rounds = 3", PIXELS, "needs images"),
