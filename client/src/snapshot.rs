@@ -310,10 +310,7 @@ impl Snapshot {
         let reasons = [
             (made.omitted.without_outcome, "they have no outcome"),
             (made.omitted.unwatched, "they were watched for no time"),
-            (
-                made.omitted.left_out,
-                "their count is not whole, or their time ends before it begins. Are the columns the right ones?",
-            ),
+            (made.omitted.left_out, "their count is not whole, or their time ends before it begins. Are the columns the right ones?"),
         ];
         for (records, why) in reasons.into_iter().filter(|(records, _)| *records > 0) {
             tracing::warn!("PRIVATE: {records} records more contribute nothing to this task: {why}");

@@ -126,7 +126,10 @@ fn every_table_has_one_column_that_says_whose_a_row_is() {
     ] {
         refused("", &format!("{sources}{column}"), "a record of two persons");
     }
-    for sources in ["[sources.m]\ntable = \"p\"\n", "[sources.a]\ntable = \"tx\"\nperson = \"donor\"\n[sources.m]\ntable = \"tx\"\nperson = \"donor\"\n"] {
+    for sources in [
+        "[sources.m]\ntable = \"p\"\n",
+        "[sources.a]\ntable = \"tx\"\nperson = \"donor\"\n[sources.m]\ntable = \"tx\"\nperson = \"donor\"\n",
+    ] {
         parsed(&format!("{SMALLEST}{sources}{column}")).unwrap();
     }
 }

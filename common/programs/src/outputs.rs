@@ -189,7 +189,10 @@ pub fn refuse(output: &Path) -> io::Result<()> {
         let same = || about.is_some() && identity(file) == about;
         let at = fs::canonicalize(folder_of(file)).ok().map(|folder| folder.join(file.file_name().unwrap_or_default()));
         let beside = |at: &Path| name.strip_prefix(&*at.to_string_lossy()).is_some_and(|rest| BESIDE.contains(&rest));
-        if same() || at.is_some_and(|at| at == place || beside(&at)) || (file.is_dir() && fs::canonicalize(file).is_ok_and(|own| place.starts_with(own))) {
+        if same()
+            || at.is_some_and(|at| at == place || beside(&at))
+            || (file.is_dir() && fs::canonicalize(file).is_ok_and(|own| place.starts_with(own)))
+        {
             return refused(&format!("what this program needs or has just written ({})", file.display()));
         }
     }
@@ -364,7 +367,19 @@ mod tests {
         needs(&at("state"));
         needs(&at("free.csv"));
         needs(Path::new("/dev/null"));
-        for name in ["in.csv", "link", "second", "ledger.db", "ledger.db-wal", "state/a", "state/new", "state/../in.csv", "free.csv", "ca.key", "some.db"] {
+        for name in [
+            "in.csv",
+            "link",
+            "second",
+            "ledger.db",
+            "ledger.db-wal",
+            "state/a",
+            "state/new",
+            "state/../in.csv",
+            "free.csv",
+            "ca.key",
+            "some.db",
+        ] {
             let before = std::fs::read(at(name)).ok();
             for error in [write(&at(name), b"new").unwrap_err(), write_private(&at(name), b"new").unwrap_err()] {
                 assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");

@@ -503,7 +503,8 @@ impl Attack<'_> {
         })?;
         bar.finish_and_clear();
         if let Some(path) = self.output {
-            dp_pvi_programs::outputs::write(path, audit::table(&rows).as_bytes()).map_err(|error| Failure::Read { path: path.to_owned(), error })?;
+            dp_pvi_programs::outputs::write(path, audit::table(&rows).as_bytes())
+                .map_err(|error| Failure::Read { path: path.to_owned(), error })?;
         }
         printed?;
         match rows.iter().filter(|row| row.flag.is_some()).count() {

@@ -72,7 +72,11 @@ pub struct Faults {
 /// At least 0, and below 1: what always fails never ends.
 fn probability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let value = f64::deserialize(deserializer)?;
-    if (0.0..1.0).contains(&value) { Ok(value) } else { Err(serde::de::Error::custom("a probability of a fault is at least 0 and below 1")) }
+    if (0.0..1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(serde::de::Error::custom("a probability of a fault is at least 0 and below 1"))
+    }
 }
 
 impl Faults {

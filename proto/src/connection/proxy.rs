@@ -178,12 +178,23 @@ mod tests {
     /// An unescaped character of a password must not make a part of it a host, which errors name.
     #[test]
     fn an_address_with_an_unescaped_password_is_none() {
-        for right in ["http://127.0.0.1:1", "proxy", "proxy:3128/", "http://a:b%23@proxy:1", "http://[::1]:3128", "http://[::1]", "https://a@b"] {
+        for right in
+            ["http://127.0.0.1:1", "proxy", "proxy:3128/", "http://a:b%23@proxy:1", "http://[::1]:3128", "http://[::1]", "https://a@b"]
+        {
             assert!(is_address(right), "{right}");
         }
         for wrong in [
-            "http://site:topsec#ret1@proxy:3128", "http://site:top/sec@proxy:1", "http://site:top?sec@proxy:1", "http://site:top@sec@proxy:1", "http://site:topsec",
-            "http://a b@proxy:1", "http://proxy:99999", "http://", "http://a@", "http://site:topsec#ret1", "http://proxy:1/path",
+            "http://site:topsec#ret1@proxy:3128",
+            "http://site:top/sec@proxy:1",
+            "http://site:top?sec@proxy:1",
+            "http://site:top@sec@proxy:1",
+            "http://site:topsec",
+            "http://a b@proxy:1",
+            "http://proxy:99999",
+            "http://",
+            "http://a@",
+            "http://site:topsec#ret1",
+            "http://proxy:1/path",
         ] {
             assert!(!is_address(wrong), "{wrong}");
         }

@@ -126,9 +126,14 @@ fn dates_are_read_or_passed_over() {
 #[test]
 fn texts_are_found_as_a_schema_s_texts_are() {
     let texts = BTreeMap::from([("8507".to_owned(), "male".to_owned()), ("é".to_owned(), "accent".to_owned())]);
-    for (value, found) in
-        [("8507", Some("male")), ("8507.0", Some("male")), (" 8507 ", Some("male")), ("8507.5", None), ("e\u{301}", Some("accent")), ("male", None)]
-    {
+    for (value, found) in [
+        ("8507", Some("male")),
+        ("8507.0", Some("male")),
+        (" 8507 ", Some("male")),
+        ("8507.5", None),
+        ("e\u{301}", Some("accent")),
+        ("male", None),
+    ] {
         assert_eq!(listed(&texts, value), found, "{value:?}");
     }
 }

@@ -122,7 +122,8 @@ fn a_file_whose_records_another_one_has_is_refused_where_this_is_no_chance() {
     };
     refused(&[with("c.csv", 0..60, 0), with("d.csv", 0..70, 1000)], inside);
     // One record in a hundred was changed, and three are new.
-    let changed = with_ids(0..100).replace("\n50,", "\n1050,") + &with_ids(300..303).lines().skip(1).map(|line| format!("{line}\n")).collect::<String>();
+    let changed = with_ids(0..100).replace("\n50,", "\n1050,")
+        + &with_ids(300..303).lines().skip(1).map(|line| format!("{line}\n")).collect::<String>();
     refused(&[earlier.clone(), write(&folder, "h.csv", changed)], inside);
     // Half of them are others: told, and not refused.
     load_for_run(&schema(), &[&earlier, &write(&folder, "i.csv", with_ids(50..150))], &[1; 32]).unwrap();

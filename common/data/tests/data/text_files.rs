@@ -379,8 +379,7 @@ fn a_record_with_a_number_that_is_not_whole_has_no_count() {
     // In a run the site reads its records before it knows the task.
     let described = Schema::parse(&text("")).unwrap();
     let read = load_for_run(&described, &files, &[1; 32]).unwrap();
-    let left_out =
-        |asked: &Schema| read.units(asked, None).map(|made| (made.omitted.left_out, made.omitted.without_outcome)).unwrap();
+    let left_out = |asked: &Schema| read.units(asked, None).map(|made| (made.omitted.left_out, made.omitted.without_outcome)).unwrap();
     assert_eq!(left_out(&counts), (1, 0));
     assert_eq!(left_out(&Schema::asking("visits ~ .", &text("")).unwrap()), (0, 0));
     // A model of numbers has no such rule.

@@ -154,7 +154,8 @@ impl Reach {
 /// Ends of xᵀm for the prior's mean m: an intercept is the same for every row, and the rest of a row is no longer than its bound.
 fn of_mean(schema: &Schema, means: &[f64]) -> (f64, f64) {
     let kinds = schema.entries();
-    let is_intercept = |entry: usize| kinds.get(entry) == Some(&EntryKind::Intercept) || schema.intercept().is_some_and(|at| at as usize == entry);
+    let is_intercept =
+        |entry: usize| kinds.get(entry) == Some(&EntryKind::Intercept) || schema.intercept().is_some_and(|at| at as usize == entry);
     let (mut same, mut square) = (0.0, 0.0);
     for (entry, mean) in means.iter().enumerate() {
         match is_intercept(entry) {

@@ -80,8 +80,7 @@ fn records_on_the_disk_give_the_same_bits_as_in_memory() {
         assert_eq!(needs_memory(&task), !streams, "{update}");
         let read = load_to_disk(&schema, &files, &[1; 32], tempfile::tempfile().unwrap()).unwrap();
         assert_eq!(read.fingerprint, in_memory.fingerprint);
-        let on_disk =
-            read.units(&schema, Some(tempfile::tempfile().unwrap())).unwrap().units.on_threads(NonZeroUsize::new(3).unwrap());
+        let on_disk = read.units(&schema, Some(tempfile::tempfile().unwrap())).unwrap().units.on_threads(NonZeroUsize::new(3).unwrap());
         let held = in_memory.units(&schema, None).unwrap().units;
         for visit in 0..2.min(task.visits()) {
             assert_eq!(sent(&task, visit, &on_disk), sent(&task, visit, &held), "{update}, visit {visit}");
