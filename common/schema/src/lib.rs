@@ -514,6 +514,21 @@ impl Schema {
         vec![EntryKind::Number; self.dimension as usize]
     }
 
+    /// Least and greatest xᵀm of a row x with these coefficients m: an intercept is the same for every row, and the rest of a row is no longer than its bound.
+    #[must_use]
+    pub fn ends_of_products(&self, coefficients: &[f64]) -> (f64, f64) {
+        let kinds = self.entries();
+        let (mut same, mut square) = (0.0, 0.0);
+        for (entry, coefficient) in coefficients.iter().enumerate() {
+            match kinds.get(entry) {
+                Some(EntryKind::Intercept) => same += coefficient,
+                _ => square += coefficient * coefficient,
+            }
+        }
+        let rest = self.row_norm_bound() * f64::sqrt(square);
+        (same - rest, same + rest)
+    }
+
     /// How many entries share out one record, in the order of the entries: the levels of a category, the pieces of a spline; 1 for an entry that
     /// stands for itself. They sum to the dimension of a table's rows.
     #[must_use]

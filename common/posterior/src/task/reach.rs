@@ -15,7 +15,7 @@ use dp_pvi_models::spec::check::invalid;
 use dp_pvi_models::spec::words::Short;
 use dp_pvi_models::spec::{Prior, TaskError};
 use dp_pvi_models::{ModelSpec, PredictorScale};
-use dp_pvi_schema::{EntryKind, LabelKind, Schema};
+use dp_pvi_schema::{LabelKind, Schema};
 
 /// Longest span of an offset on a logarithm's scale.
 const LOG_SPAN: f64 = 30.0;
@@ -84,7 +84,7 @@ impl Reach {
             own.iter().map(|precision| precision.powf(-0.5)).fold(0.0, f64::max)
         };
         let longest = schema.row_norm_bound() * widest(first, schema.dimension() as usize);
-        let mean = of_mean(schema, prior.mean.get(first..).unwrap_or_default());
+        let mean = schema.ends_of_products(prior.mean.get(first..).unwrap_or_default());
         let Some(design) = schema.design() else { return Some(Self { offset: (0.0, 0.0), spread: longest, mean, scale }) };
         let squares = design.terms().iter().map(|term| (term.bound * widest(first + term.first as usize, term.count as usize)).powi(2));
         Some(Self { offset: design.offset_range(), spread: squares.sum::<f64>().sqrt().min(longest), mean, scale })
@@ -149,20 +149,4 @@ impl Reach {
             _ => Ok(()),
         }
     }
-}
-
-/// Ends of xᵀm for the prior's mean m: an intercept is the same for every row, and the rest of a row is no longer than its bound.
-fn of_mean(schema: &Schema, means: &[f64]) -> (f64, f64) {
-    let kinds = schema.entries();
-    let is_intercept =
-        |entry: usize| kinds.get(entry) == Some(&EntryKind::Intercept) || schema.intercept().is_some_and(|at| at as usize == entry);
-    let (mut same, mut square) = (0.0, 0.0);
-    for (entry, mean) in means.iter().enumerate() {
-        match is_intercept(entry) {
-            true => same += mean,
-            false => square += mean * mean,
-        }
-    }
-    let rest = schema.row_norm_bound() * f64::sqrt(square);
-    (same - rest, same + rest)
 }

@@ -156,7 +156,7 @@ pub enum SiteError {
 impl SiteError {
     /// Whether this process works on an old copy of the site's ledger. The site itself may be at work elsewhere, so that a copy must not withdraw it from the run.
     #[must_use]
-    pub fn is_of_a_copy(&self) -> bool {
+    pub(crate) fn is_of_a_copy(&self) -> bool {
         matches!(self, Self::Ledger(LedgerError::RolledBack { .. } | LedgerError::Forked { .. }) | Self::Forgotten { .. })
     }
 
