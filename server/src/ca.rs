@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use dp_pvi_names::ClientId;
+use dp_pvi_programs::files::FileLock;
 use dp_pvi_programs::identity::{
     Enrolment, IdentityError, PeerName, check_federation, generate_identity, identity_to_pem, move_all, public_identity_to_pem, spki_hash,
     write_new, write_secret,
@@ -40,7 +41,7 @@ use self::handover::Handover;
 use crate::clock::rfc3339;
 use crate::error::{Result, ServerError};
 use crate::files::secret;
-use crate::files::{FileLock, replace};
+use crate::files::{self, replace};
 
 const CA_KEY: &str = "ca.key";
 const CA_PEM: &str = "ca.pem";
@@ -366,7 +367,7 @@ fn key_pair(path: &Path) -> Result<KeyPair> {
 }
 
 fn lock(directory: &Path) -> Result<FileLock> {
-    FileLock::take(directory.join(".lock"), "another `dp-pvi-server ca` command is at work; try again when it is done")
+    files::lock(&directory.join(".lock"), "another `dp-pvi-server ca` command is at work; try again when it is done")
 }
 
 fn base_params(common_name: &str, now: OffsetDateTime, days: i64) -> Result<CertificateParams> {

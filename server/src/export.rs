@@ -46,14 +46,9 @@ pub struct Exported {
 /// # Errors
 /// [`ServerError::Unavailable`]: permissions, the disk, a file of that name.
 pub fn prepare(config: &Config) -> Result<()> {
-    let directory = &config.output;
-    if *directory == config.state {
-        // The server makes its own folder.
-        return Ok(());
-    }
-    let unavailable = |e: std::io::Error| ServerError::unavailable(directory, format!("{e}; [server] output names it"));
-    std::fs::create_dir_all(directory).map_err(unavailable)?;
-    tempfile::tempfile_in(directory).map(drop).map_err(unavailable)
+    // The server makes its own folder.
+    let made = if config.output == config.state { Ok(()) } else { outputs::make_folder(&config.output) };
+    made.map_err(|e| ServerError::unavailable(&config.output, format!("{e}; [server] output names it")))
 }
 
 /// What an export writes into its directory.
@@ -73,34 +68,18 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let [posterior, report] = FILES.map(|name| directory.join(name));
     let exported = Exported { posterior, report };
-    for file in [&exported.posterior, &exported.report] {
-        outputs::refuse(file).map_err(|e| ServerError::unavailable(file, e))?;
-    }
-    keep_earlier(directory, &document)?;
+    let aside = outputs::set_aside(directory, &FILES, |text| of_another_run(text, &document));
+    aside.map_err(|e| ServerError::unavailable(directory, e))?;
     replace(&exported.posterior, document.to_json().as_bytes())?;
     replace(&exported.report, page::render(&config.federation, &history, &document).as_bytes())?;
     Ok(exported)
 }
 
-/// Gives the results of another run their own names.
-fn keep_earlier(directory: &Path, document: &PosteriorDocument) -> Result<()> {
-    let posterior = directory.join(FILES[0]);
-    let Ok(text) = std::fs::read_to_string(&posterior) else { return Ok(()) };
-    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    let (Some(task), Some(run)) = (value["task_hash"].as_str(), value["run"].as_u64()) else { return Ok(()) };
-    if (task, run) == (document.task_hash.as_str(), u64::from(document.run)) {
-        return Ok(());
-    }
-    let name: String = task.trim_start_matches("sha256:").chars().filter(char::is_ascii_hexdigit).take(8).collect();
-    for file in FILES {
-        let (stem, end) = file.rsplit_once('.').unwrap_or((file, ""));
-        let kept = directory.join(format!("{stem}-{name}-{run}.{end}"));
-        match std::fs::rename(directory.join(file), &kept) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(ServerError::unavailable(&kept, e)),
-            _ => {}
-        }
-    }
-    Ok(())
+/// What the results in this text are called beside those of the document, where they are of another run.
+fn of_another_run(text: &str, document: &PosteriorDocument) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    let (task, run) = (value["task_hash"].as_str()?, value["run"].as_u64()?);
+    ((task, run) != (&document.task_hash, document.run.into())).then(|| format!("{:.8}-{run}", task))
 }
 
 /// The posterior of the last run, as `posterior.json` holds it.

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use dp_pvi_programs::files::sync_folder;
+use dp_pvi_programs::files::{self, FileLock};
 use dp_pvi_programs::identity::{IdentityError, read_secret};
 use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
@@ -22,29 +22,9 @@ pub(crate) fn output(path: &Path, bytes: &[u8]) -> Result<()> {
     outputs::write(path, bytes).map_err(|e| ServerError::unavailable(path, e))
 }
 
-/// A lock that lasts as long as the value and dies with the process.
-#[derive(Debug)]
-pub(crate) struct FileLock {
-    file: File,
-}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        // Unlocked by name and not by closing: a child process that is being started may hold a copy of the file for a moment.
-        let _ = self.file.unlock();
-    }
-}
-
-impl FileLock {
-    /// Takes the lock beside `path`, or says who has it.
-    pub(crate) fn take(path: PathBuf, holder: &str) -> Result<Self> {
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| ServerError::unavailable(&path, e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { file }),
-            Err(std::fs::TryLockError::WouldBlock) => Err(ServerError::unavailable(&path, format!("locked: {holder}"))),
-            Err(std::fs::TryLockError::Error(e)) => Err(ServerError::unavailable(&path, e)),
-        }
-    }
+/// Takes a lock, or says who has it.
+pub(crate) fn lock(path: &Path, holder: &str) -> Result<FileLock> {
+    FileLock::take(path, holder).map_err(|e| ServerError::unavailable(path, e))
 }
 
 /// Makes sure that nobody but this user can change a folder or file of the server's state.
@@ -72,14 +52,7 @@ pub(crate) fn private_database(path: &Path) -> Result<()> {
 
 /// Creates a directory that only its owner may enter, durably; an existing one is left as it is.
 pub(crate) fn create_private_directory(path: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
-    let create = || {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        // A file in a directory that a power loss takes away would be lost with it.
-        missing.iter().try_for_each(|part| sync_folder(part))
-    };
-    create().map_err(|e| ServerError::unavailable(path, e))
+    files::create_private_directory(path).map_err(|e| ServerError::unavailable(path, e))
 }
 
 /// Reads a secret file; refuses one that others may read or change, or that is a link.

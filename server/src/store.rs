@@ -32,10 +32,11 @@ pub(crate) use self::payloads::{PayloadStore, WriteError};
 pub use self::reader::Reader;
 pub(crate) use self::schema::configure;
 pub(crate) use self::wal::check as check_log;
+use dp_pvi_programs::files::FileLock;
 use dp_pvi_programs::files::sync_folder;
 
 use crate::error::{Result, ServerError};
-use crate::files::{FileLock, create_private_directory, private_database};
+use crate::files::{self, create_private_directory, private_database};
 
 /// Payloads of at most this many bytes are small: they fit into one frame, and cost less in the database than in a file.
 pub(crate) const SMALL_PAYLOAD: u64 = 64 << 10;
@@ -329,7 +330,7 @@ impl Store {
 fn lock(database: &Path) -> Result<FileLock> {
     let mut path = database.as_os_str().to_owned();
     path.push(".lock");
-    FileLock::take(path.into(), "another dp-pvi-server uses this state; stop it, or name another state directory")
+    files::lock(Path::new(&path), "another dp-pvi-server uses this state; stop it, or name another state directory")
 }
 
 /// A payload that fits into the row of its record.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file on its way to its place. Until it is there it has another name, and it is removed if it never gets there.
@@ -123,6 +123,45 @@ pub fn as_text(bytes: Vec<u8>) -> io::Result<String> {
         };
         io::Error::new(ErrorKind::InvalidData, message)
     })
+}
+
+/// A lock that lasts as long as the value and dies with the process.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Unlocked by name and not by closing: a child process that is being started may hold a copy of the file for a moment.
+        let _ = self.file.unlock();
+    }
+}
+
+impl FileLock {
+    /// Takes the lock at `path`.
+    ///
+    /// # Errors
+    /// Another process has it, which `holder` says in words; the disk, permissions.
+    pub fn take(path: &Path, holder: &str) -> io::Result<Self> {
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { file }),
+            Err(TryLockError::WouldBlock) => Err(io::Error::new(ErrorKind::ResourceBusy, format!("locked: {holder}"))),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+}
+
+/// Creates a folder that only its owner may enter, durably; an existing one is left as it is.
+///
+/// # Errors
+/// The disk; permissions.
+pub fn create_private_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    // A file in a directory that a power loss takes away would be lost with it.
+    missing.iter().try_for_each(|part| sync_folder(part))
 }
 
 /// Makes the entry of `path` in its folder durable.

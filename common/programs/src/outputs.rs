@@ -203,6 +203,36 @@ pub fn refuse(output: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes a folder for outputs and tries it.
+///
+/// # Errors
+/// The disk; permissions; a file of that name.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let probe = on_the_way(&folder.join("probe"));
+    File::create_new(&probe)?;
+    fs::remove_file(probe)
+}
+
+/// Before `files` are written into a folder: gives those of another time that stand there other names, `a-NAME.json` for `a.json`. `name` reads the first one, and says nothing where it may be
+/// replaced.
+///
+/// # Errors
+/// The disk; permissions; one of the files is what [`refuse`] protects.
+pub fn set_aside(folder: &Path, files: &[&str], name: impl FnOnce(&str) -> Option<String>) -> io::Result<()> {
+    files.iter().try_for_each(|file| refuse(&folder.join(file)))?;
+    let first = files.first().map(|file| fs::read_to_string(folder.join(file)));
+    let Some(name) = first.and_then(Result::ok).and_then(|text| name(&text)) else { return Ok(()) };
+    for file in files {
+        let (stem, end) = file.rsplit_once('.').unwrap_or((file, ""));
+        match fs::rename(folder.join(file), folder.join(format!("{stem}-{name}.{end}"))) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Device and number of a plain file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|about| (about.dev(), about.ino()))

@@ -12,10 +12,11 @@ use dp_pvi_secagg::transcript::Head;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::vault::FileVault;
+use dp_pvi_programs::files::FileLock;
 use dp_pvi_programs::files::sync_folder;
 
 use crate::error::{Result, ServerError};
-use crate::files::{FileLock, check_own, create_private_directory, private_database};
+use crate::files::{check_own, create_private_directory, lock, private_database};
 use crate::store::{check_log, configure, sqlite_error};
 
 /// Marks the file as a summer's ("dpvM").
@@ -58,7 +59,7 @@ impl FileStores {
         create_private_directory(vault)?;
         check_own(state)?;
         check_own(vault)?;
-        let lock = FileLock::take(vault.join(".lock"), "another summer uses this vault; stop it, or name other folders")?;
+        let lock = lock(&vault.join(".lock"), "another summer uses this vault; stop it, or name other folders")?;
         let path = state.join("summer.db");
         let fail = |e: rusqlite::Error| sqlite_error(&path, &e);
         private_database(&path)?;
