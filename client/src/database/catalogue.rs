@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use dp_pvi_data::types::Refused;
 
-use super::columns::{Family, Text};
+use super::columns::{Text, family_of};
 use super::connection::Connection;
-use super::select;
 use crate::error::{ClientError, Result};
+use dp_pvi_description::family::Family;
+use dp_pvi_description::select;
 use dp_pvi_description::{Description, Fetched, Filter, Lookup, Need, Source, Table, Test};
 
 /// A column as the catalogue has it.
@@ -137,7 +138,7 @@ impl<'a> Catalogue<'a> {
                 not_null: cell(1) == "t",
                 generated: cell(2) == "t",
                 kind: cell(4).to_owned(),
-                read: Family::of(cell(3), cell(4), cell(5)),
+                read: family_of(cell(3), cell(4), cell(5)),
                 deterministic: cell(6) == "t",
                 unique: cell(7) == "t",
             };

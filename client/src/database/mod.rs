@@ -17,7 +17,6 @@ mod frames;
 mod person;
 pub mod query;
 mod rows;
-mod select;
 mod streams;
 mod trial;
 

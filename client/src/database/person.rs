@@ -11,8 +11,8 @@ use std::fmt::Write;
 use time::Date;
 
 use super::catalogue::Plan;
-use super::columns::{Family, day};
 use crate::error::{ClientError, Result};
+use dp_pvi_description::family::{Family, day};
 use dp_pvi_description::{Description, Give, Rows, Rule};
 use dp_pvi_schema::text;
 

@@ -19,11 +19,12 @@ use super::Origin;
 use super::catalogue::Catalogue;
 use super::columns;
 use super::connection::{Access, BATCH, Connection};
+use super::person;
 use super::streams::{LONGEST_PERSON, Stream};
-use super::{person, select};
 use crate::config::Database;
 use crate::error::{ClientError, Result};
 use dp_pvi_description::Description;
+use dp_pvi_description::select;
 
 /// Name under which a file of rows says where they come from.
 const ORIGIN: &str = "dp-pvi rows";

@@ -6,10 +6,11 @@ use std::cmp::Ordering;
 use tokio_postgres::SimpleQueryRow;
 
 use super::catalogue::Planned;
-use super::columns::{Family, Text};
+use super::columns::Text;
 use super::connection::{BATCH, Connection};
 use super::person::Record;
 use crate::error::{ClientError, Result};
+use dp_pvi_description::family::Family;
 
 /// Bytes of the rows of one person, in all sources, with what the program needs to hold them.
 pub(super) const LONGEST_PERSON: usize = 1 << 30;

@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
 use super::connection::{Access, BATCH, Connection};
-use super::select::{literal, name};
 use super::{Origin, block_on};
 use crate::config::Database;
 use crate::error::{ClientError, Result};
 use dp_pvi_description::Table;
+use dp_pvi_description::select::{literal, name};
 
 /// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,9 @@
 //! no rule over several persons, and no place for free text that the database would run. So a row is one person's by construction
 //! (`proofs/database_rows.md` of `dp-pvi-privacy`).
 
+pub mod family;
 mod raw;
+pub mod select;
 #[cfg(test)]
 mod tests;
 

@@ -4,16 +4,18 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::columns::Family;
-use dp_pvi_description::{Description, Filter, Source, Table, Test};
+use crate::family::Family;
+use crate::{Description, Filter, Source, Table, Test};
 
 /// An identifier.
-pub(super) fn name(text: &str) -> String {
+#[must_use]
+pub fn name(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
 /// A literal, with `standard_conforming_strings` on.
-pub(super) fn literal(text: &str) -> String {
+#[must_use]
+pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -23,7 +25,8 @@ fn relation_name(table: &Table, only: bool) -> String {
 
 /// Keeps the tables of a description until the transaction ends: `TRUNCATE` and changes of columns, keys and rules wait. New indexes, statistics and partitions do not
 /// wait: the catalogue is asked once more when all questions are planned.
-pub(super) fn locks(description: &Description) -> String {
+#[must_use]
+pub fn locks(description: &Description) -> String {
     let tables = description.sources.iter().map(|source| &source.table).chain(&description.public);
     let tables: BTreeSet<&Table> = tables.filter(|table| !description.vouched.contains(table)).collect();
     let names: Vec<String> = tables.into_iter().map(|table| relation_name(table, false)).collect();
@@ -36,7 +39,8 @@ pub(super) fn locks(description: &Description) -> String {
 ///
 /// The planner computes what is constant in expressions of indexes, statistics and partition keys. PostgreSQL's own objects have numbers below 16384. Of the site's types
 /// enumerations and arrays of them alone call nothing of the site's when they are compared.
-pub(super) fn relation(table: &Table) -> String {
+#[must_use]
+pub fn relation(table: &Table) -> String {
     format!(
         "SELECT c.oid, c.relkind, c.relrowsecurity, \
          EXISTS (SELECT 1 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid), \
@@ -70,7 +74,8 @@ pub(super) fn relation(table: &Table) -> String {
 
 /// Asks the catalogue for the columns of a relation: name, not null, generated, schema (none of a type that is not PostgreSQL's own), name and kind of the type without domains, whether its collation
 /// is deterministic, whether it alone is unique.
-pub(super) fn columns(oid: &str) -> String {
+#[must_use]
+pub fn columns(oid: &str) -> String {
     format!(
         "WITH RECURSIVE kinds AS (\
          SELECT a.attnum, a.attname, a.attnotnull, EXISTS (SELECT 1 FROM pg_catalog.pg_attribute g WHERE g.attname = a.attname AND g.attgenerated <> '' \
@@ -88,7 +93,8 @@ pub(super) fn columns(oid: &str) -> String {
 }
 
 /// The rows of a source: its key and its cells, ordered by the key.
-pub(super) fn source(source: &Source, key: Family, only: &dyn Fn(&Table) -> bool, family: &dyn Fn(&Table, &str) -> Family) -> String {
+#[must_use]
+pub fn source(source: &Source, key: Family, only: &dyn Fn(&Table) -> bool, family: &dyn Fn(&Table, &str) -> Family) -> String {
     let from = |table: &Table| relation_name(table, only(table));
     let mut cells = format!("t.{}", name(&source.key));
     let mut joins = String::new();
