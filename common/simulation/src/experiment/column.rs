@@ -6,13 +6,12 @@
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_schema::Schema;
-use dp_pvi_schema::formula::in_formula;
 use toml::{Table, Value};
 
 use super::ExperimentError;
 use super::config::ClientsSection;
 
-/// The schema with the column as a category of the clients' values, in the place of what it says of the column itself, and rows of that column alone.
+/// The schema with the column as a category of the clients' values, in the place of what it says of the column itself, and rows of all columns.
 pub(super) fn schema(text: &str, formula: &str, clients: &ClientsSection) -> Result<Schema, ExperimentError> {
     let name = clients.column.as_deref().unwrap_or_default();
     let wrong = |problem: String| ExperimentError::Config(format!("[clients] column = {name:?}: {problem}"));
@@ -32,7 +31,11 @@ pub(super) fn schema(text: &str, formula: &str, clients: &ClientsSection) -> Res
     let text = toml::to_string(&table).map_err(|error| wrong(error.to_string()))?;
     // Records without an outcome have no client either: the left side stays.
     let outcome = formula.split_once('~').map_or("", |(outcome, _)| outcome);
-    Schema::asking(&format!("{outcome}~ 0 + {}", in_formula(name)), &text).map_err(|error| wrong(error.to_string()))
+    let schema = Schema::asking(&format!("{outcome}~ ."), &text).map_err(|error| wrong(error.to_string()))?;
+    if schema.label().columns().any(|column| column == name) {
+        return Err(wrong("the task predicts it".to_owned()));
+    }
+    Ok(schema)
 }
 
 /// The client of every unit of `records`, by the rows that the [`schema`] above makes of the same files. A unit with another value has none.
