@@ -170,11 +170,12 @@ fn a_first_run_that_its_own_epsilon_admitted_gives_nothing_back() {
     assert!(spent(&lower) >= before && matches!(lower.plan_run(&run(1), &[(event(), 1)], None), Err(LedgerError::OverBudget { .. })));
 }
 
-/// Rows that renounce what is no plan are damage.
+/// A second row that renounces what is no plan is damage: the first one gives up a run that was not charged.
 #[test]
 fn renouncing_what_is_no_plan_is_damage() {
     let store = MemoryStore::new(Unsealed);
     let mut ledger = of_budget(&store, 10.0);
+    ledger.append(RowBody::Renounced { run: run(0) }, None).unwrap();
     let _ = ledger.append(RowBody::Renounced { run: run(0) }, None);
     drop(ledger);
     let opened = Ledger::open(store.clone(), key(), identity(), budget(10.0));
