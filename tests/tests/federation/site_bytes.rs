@@ -355,7 +355,9 @@ fn resolve(text: &str, schema: &str) -> ResolvedTask {
 
 fn resolve_for(sites: u32, text: &str, schema: &str) -> ResolvedTask {
     let context = ResolveContext { name: FEDERATION, update_deadline_seconds: 60, min_sites: sites, expected_sites: sites };
-    RawTask::parse(text).unwrap().resolve(schema, context).unwrap()
+    // Tasks of the catalogue name the outcome of its own schemas.
+    let text = text.replace("outcome = \"y\"", "outcome = \"died\"");
+    RawTask::parse(&text).unwrap().resolve(schema, context).unwrap()
 }
 
 fn plain_task() -> String {

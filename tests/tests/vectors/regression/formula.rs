@@ -130,7 +130,10 @@ fn rows(case: &Node<'_>, schema: &Schema, design: &Design, frame: &Node<'_>) -> 
     let (mut dense, mut offsets) = (Vec::new(), Vec::new());
     let mut space = RowSpace::default();
     for record in frame.list()? {
-        let cells = schema.columns().iter().map(|column| cell(column, &record)).collect::<Result<Vec<_>, _>>()?;
+        // What is predicted is no part of the frame.
+        let read =
+            |(position, column)| if schema.outcome().contains(&position) { Ok((Cell::Missing, true)) } else { cell(column, &record) };
+        let cells = schema.columns().iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
         let (cells, filled): (Vec<Cell>, Vec<bool>) = cells.into_iter().unzip();
         let site = record.get("site")?.text()?;
         let site = design.sites().iter().position(|other| other == site).map(|site| site as u32);

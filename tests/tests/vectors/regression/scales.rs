@@ -312,8 +312,8 @@ fn oracle_fit(
 /// A schema whose rows are the intercept and a smooth of one column.
 fn smooth_schema(lower: f64, upper: f64, k: usize) -> Result<Schema, String> {
     let text = format!(
-        "[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1\n[[columns]]\nname = \"x\"\nkind = \"number\"\n\
-         lower = {lower:?}\nupper = {upper:?}\ncentre = 0\nscale = 1\n"
+        "[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = {lower:?}\nupper = {upper:?}\ncentre = 0\nscale = 1\n\
+         [[columns]]\nname = \"y\"\nkind = \"number\"\nlower = -1000\nupper = 1000\ncentre = 0\nscale = 1\n"
     );
     Schema::parse(&text).and_then(|schema| schema.with_formula(&format!("y ~ s(x, k = {k})"), &[])).map_err(message)
 }
