@@ -216,8 +216,8 @@ fn by_text() -> Matching {
 const VERSION: u32 = 2;
 
 pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
-    check_outcome(text)?;
-    let mut raw: RawSchema = toml::from_str(text).map_err(|e| SchemaError::Unreadable(e.to_string().trim_end().to_owned()))?;
+    let mut raw: RawSchema = toml::from_str(text)
+        .map_err(|e| named_outcome(text).unwrap_or_else(|| SchemaError::Unreadable(e.to_string().trim_end().to_owned())))?;
     let blanks = raw.csv.blanks();
     raw.unit_column = raw.unit_column.map(|name| text::read(&name).into_owned());
     raw.missing.tokens.iter_mut().for_each(|token| *token = read_text(token, blanks));
@@ -269,19 +269,19 @@ pub(super) fn parse(text: &str) -> Result<Schema, SchemaError> {
     })
 }
 
-/// What is predicted and how is said by a task, of which the schema knows nothing.
-fn check_outcome(text: &str) -> Result<(), SchemaError> {
-    // What cannot be read as TOML is reported with line and column, behind this.
-    let Ok(table) = text.parse::<toml::Table>() else { return Ok(()) };
+/// What is wrong with a schema that says what is predicted: a task does, of which the schema knows nothing.
+fn named_outcome(text: &str) -> Option<SchemaError> {
+    // What cannot be read as TOML is reported with line and column.
+    let table = text.parse::<toml::Table>().ok()?;
     let problem = if table.contains_key("label") {
         "`[label]` is no part of a schema: describe the column under `[[columns]]` as every other, and let the task say what is predicted: `outcome = \"died\"` under [model], or a formula, \
          `died ~ age + ward`"
     } else if table.contains_key("intercept") {
         "`intercept` is no part of a schema: the task's formula says it, `died ~ 0 + .` where there is none"
     } else {
-        return Ok(());
+        return None;
     };
-    Err(SchemaError::Whole(problem.into()))
+    Some(SchemaError::Whole(problem.into()))
 }
 
 /// The coding of a category from its keys.

@@ -280,8 +280,8 @@ fn vectors_longer_than_a_message_travel_in_chunks() {
     );
     let csv: String = std::iter::once("c,y\n".to_owned()).chain((0..50).map(|i| format!("{:x},{}\n", i * 1000, i % 2))).collect();
     let parties = [Party::site("site-1", csv.clone()), Party::site("site-2", csv)];
-    let toml = task.toml().replace("expected_sites", "steps = 1\nexpected_sites");
-    assert!(toml.contains("steps = 1"));
+    let toml = task.toml().replace("expected_sites", "steps = 1\nexpected_sites").replace("outcome = \"y\"", "formula = \"y ~ 0 + .\"");
+    assert!(toml.contains("steps = 1") && toml.contains("~ 0"));
     let federation = Federation::new(&toml, &schema, &parties);
     complete(&federation, &parties);
     let numbers = federation.posterior()["natural_parameters"].as_array().unwrap().len();

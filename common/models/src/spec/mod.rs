@@ -64,6 +64,13 @@ impl DesignSpec {
     pub fn of(formula: impl Into<String>, sites: Vec<String>) -> Self {
         Self { formula: formula.into(), sites, weights: None, priors: Vec::new(), without_intercept: false }
     }
+
+    /// Whether every coefficient has the task's own prior: no term has one that is written, and none a scale that is learned, which only calls and groups have. `false` may be wrong.
+    #[must_use]
+    pub fn has_one_prior(&self) -> bool {
+        let terms = self.formula.split_once('~').map_or("", |(_, terms)| terms);
+        self.priors.is_empty() && !terms.contains('(')
+    }
 }
 
 /// The schema of a text, with rows by a formula where there is one.

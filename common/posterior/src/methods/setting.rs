@@ -75,7 +75,11 @@ impl Setting<'_> {
     /// The prior of every parameter.
     #[must_use]
     pub fn priors(&self) -> Prior {
-        let rows = self.design.and_then(|design| Prior::of_rows(self.prior, &self.parsed_schema().ok()?, Some(design)).ok());
+        // Without reading the schema, which may be long, where it says nothing of priors.
+        let rows = self
+            .design
+            .filter(|design| !design.has_one_prior())
+            .and_then(|design| Prior::of_rows(self.prior, &self.parsed_schema().ok()?, Some(design)).ok());
         // A task that was checked has a schema and priors of its terms.
         let rows = rows.unwrap_or_else(|| Prior::isotropic(self.prior, self.features as usize));
         self.model.rules().parameters(self.features).prior(rows, self.prior)
