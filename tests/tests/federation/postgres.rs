@@ -244,7 +244,7 @@ fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
         postgres.sql(&database, &format!("DROP {kind} other CASCADE; DROP TABLE IF EXISTS whole"));
     }
     of(&RECORDS.replace(from, "table = \"recodrs\""));
-    fails(&["run"], 10, &["no such table", "public.recodrs"]);
+    fails(&["run"], 10, &["has no table", "public.recodrs"]);
     of(&RECORDS.replace("value = \"x1\"", "value = \"x9\""));
     fails(&["run"], 10, &["has no column `x9`"]);
     of(&RECORDS.replace("name = \"x1\"", "name = \"x9\""));
@@ -343,7 +343,7 @@ fn the_samples_of_an_omop_database_run() {
 fn what_can_be_tried_of_a_vouched_query_is_tried() {
     let sample = |name: &str| fs::read_to_string(root().join("deploy/omop").join(name)).unwrap();
     let sites: Vec<Party> =
-        (1..=3).map(|n| Party::site_of(&format!("site-{n}"), String::new(), 600).protecting(PrivacyUnit::Person)).collect();
+        (1..=3).map(|n| Party::site_of(&format!("site-{n}"), String::new(), 400).protecting(PrivacyUnit::Person)).collect();
     let federation = Federation::new(&sample("task.toml"), &sample("schema.toml"), &sites);
     let Some(postgres) = Postgres::start(&federation.home("server").join("tls")) else { return };
     postgres.sql("postgres", &format!("CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'"));
