@@ -251,7 +251,7 @@ impl Home {
         let text = format!(
             "[site]\nname = \"{name}\"\nserver = \"localhost:1\"\nfederation = \"{FEDERATION}\"\n\
              [tls]\nca = \"tls/ca.pem\"\ncert = \"tls/x.pem\"\nkey = \"tls/{name}.key\"\nidentity = \"tls/{name}.identity\"\n\
-             [data]\nname = \"cohort\"\nuri = \"{data}\"\nschema = \"schema.toml\"\nledger = \"ledger.db\"\nnominal_units = 12\n\
+             [data]\nname = \"cohort\"\nuri = \"{data}\"\nschema = \"schema.toml\"\nledger = \"ledger.db\"\nnominal_units = 12\nhalt_above = 1.0\n\
              [budget]\nepsilon = 100.0\ndelta = 1e-5\n"
         );
         Config::parse(&text, self.folder.path(), []).unwrap()
