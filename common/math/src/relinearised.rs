@@ -34,6 +34,18 @@ const WAY: [(f64, f64); 3] = [(5.0 / 18.0, 0.1127), (8.0 / 18.0, 0.5), (5.0 / 18
 /// By how much of what the model moves a gradient by it may be wrong, as a standard deviation.
 pub const BY_MODEL: f64 = 0.25;
 
+/// What released curvatures may be of the model's, where its unit is known.
+const SCALES: (f64, f64) = (0.2, 5.0);
+
+/// The noise of the released curvatures' trace over the model's, above which the model is taken as it is.
+const UNKNOWN_SCALE: f64 = 0.5;
+
+/// κ of rows that differ in length over that of rows of one length.
+const OF_TYPICAL_ROWS: f64 = 1.5;
+
+/// Longest step of θ in the predictor of a typical record.
+const LONGEST: f64 = 1.5;
+
 /// Rows by their moments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
@@ -69,6 +81,14 @@ impl Rows {
         sums
     }
 
+    /// A step of θ that moves the predictor of a typical record by 1.5 at most, so that the model is asked near where it was right.
+    #[must_use]
+    pub fn shortened(&self, step: DVector<f64>) -> DVector<f64> {
+        let along = self.mean.dot(&step);
+        let length = (along * along + step.dot(&(&self.covariance * &step))).max(0.0).sqrt();
+        if length > LONGEST { step * (LONGEST / length) } else { step }
+    }
+
     /// M(θ), d × d, for the curvature c of a record by its predictor.
     ///
     /// # Panics
@@ -87,6 +107,63 @@ impl Rows {
         let side = &self.mean * along.transpose();
         let moments = &self.mean * self.mean.transpose() + &self.covariance;
         (moments * none + (&side + side.transpose()) * one + &along * along.transpose() * two) * self.count
+    }
+}
+
+/// What a model says of the curvatures of its records.
+pub struct Curvatures<'a> {
+    /// The records.
+    pub rows: Rows,
+    /// The weight ω of a record with this predictor, and its curvature c.
+    pub of_record: Box<dyn Fn(f64) -> [f64; 2] + 'a>,
+    /// What released curvatures may be of the model's.
+    pub scale: Scale,
+}
+
+/// What released curvatures may be of a model's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Between a fifth and five times as much: rows are not normal, and their number has noise.
+    Near,
+    /// Any multiple: the unit of the rows' number is not known.
+    Free,
+}
+
+impl Curvatures<'_> {
+    /// Σ ωc xxᵀ at θ.
+    #[must_use]
+    pub fn at(&self, theta: &DVector<f64>) -> DMatrix<f64> {
+        self.rows.curvature(theta, |z| (self.of_record)(z).iter().product())
+    }
+
+    /// κ = E ω²c/E ωc times what rows of different length have more, 1 at most: how much of H the covariance of the records' scores is. No weight is above 1, and without weights it is 1.
+    #[must_use]
+    pub fn score_share(&self, theta: &DVector<f64>) -> f64 {
+        let [once, twice] = self.rows.expectation(theta, |z| {
+            let [weight, c] = (self.of_record)(z);
+            [weight * c, weight * weight * c]
+        });
+        (OF_TYPICAL_ROWS * twice / once).min(1.0)
+    }
+
+    /// By how much the curvature at θ differs from the mean at points with these weights, in units of released ones, and that unit: Σ w tr H̃_t over the model's, from the sum and the variance of
+    /// its noise.
+    #[must_use]
+    pub fn change<'p>(
+        &self,
+        points: impl Iterator<Item = (&'p DVector<f64>, f64)>,
+        theta: &DVector<f64>,
+        (seen, noise): (f64, f64),
+    ) -> (DMatrix<f64>, f64) {
+        let there = self.at(theta);
+        let mean = points.map(|(point, weight)| self.at(point) * weight).reduce(|a, b| a + b).unwrap_or_else(|| there.clone());
+        let of_model = mean.trace();
+        let scale = match self.scale {
+            _ if noise.max(0.0).sqrt() > UNKNOWN_SCALE * of_model => 1.0,
+            Scale::Near => (seen / of_model).clamp(SCALES.0, SCALES.1),
+            Scale::Free => (seen / of_model).max(0.0),
+        };
+        ((there - mean) * scale, scale)
     }
 }
 
@@ -116,6 +193,8 @@ pub struct Taken {
     pub of_points: DVector<f64>,
     /// ε.
     pub moved: DVector<f64>,
+    /// (¼)² times the mean square of the entries of (M̄_t − M(μ_t)) δ_t: how wrong a look may be.
+    pub bends: Vec<f64>,
 }
 
 impl Taken {
@@ -139,21 +218,32 @@ impl Taken {
             pull: DVector::zeros(d),
             of_points: DVector::zeros(d),
             moved: DVector::zeros(d),
+            bends: Vec::with_capacity(looks.len()),
         };
         for look in looks {
             let way = theta - look.point;
             let here = model(look.point);
             let path = WAY.iter().map(|(weight, along)| model(&(look.point + &way * *along)) * *weight).reduce(|a, b| a + b)?;
-            let secant = without_negative_eigenvalues(curvature + &path - &there)?;
+            let secant = curvature + &path - &there;
+            // Nearly always.
+            let secant = if Cholesky::new(secant.clone()).is_some() { secant } else { without_negative_eigenvalues(secant)? };
             let of_point = &secant * look.point;
             all.pull += (look.gradient + &of_point) * look.weight;
             all.of_points += of_point * look.weight;
             all.secant += secant * look.weight;
-            all.moved += (&path - &here) * way * look.weight;
+            let moved = (&path - &here) * way;
+            all.bends.push(BY_MODEL * BY_MODEL * moved.map(|value| value * value).mean());
+            all.moved += moved * look.weight;
             all.at_points.push(here);
             all.on_path.push(path);
         }
         (!looks.is_empty() && all.pull.iter().all(|value| value.is_finite())).then_some(all)
+    }
+
+    /// μ_r = A⁻¹ Σ w_t A_t μ_t: where errors of H cancel. `None` where A has no inverse.
+    #[must_use]
+    pub fn reference(&self) -> Option<DVector<f64>> {
+        Some(Cholesky::new(self.secant.clone())?.solve(&self.of_points)).filter(|point| point.iter().all(|value| value.is_finite()))
     }
 
     /// (¼)² εεᵀ.

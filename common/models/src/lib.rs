@@ -43,7 +43,7 @@ pub mod weibull_regression;
 pub use bounds::{BlockBounds, Bounds, Lengths, PredictorBounds, Ranges};
 pub use model::{ModelEntry, ModelFamily, ModelOptions, ModelSpec};
 pub use response::PredictorScale;
-pub use rules::{LearnedScale, ModelRules};
+pub use rules::ModelRules;
 
 use crate::model::Entry;
 use crate::registry::{Named, RegisterError, Registry};

@@ -15,7 +15,8 @@ use crate::response::Response;
 use crate::spec::TaskError;
 use crate::spec::check::{invalid, positive, require};
 use crate::spec::words::Short;
-use crate::{Bounds, LearnedScale, ModelOptions, ModelRules, ModelSpec, PredictorBounds, Ranges};
+use crate::{Bounds, ModelOptions, ModelRules, ModelSpec, PredictorBounds, Ranges};
+use dp_pvi_math::learned_scale::LearnedScale;
 use dp_pvi_math::observation::Precision;
 use dp_pvi_math::student::NormalPlusStudent;
 use dp_pvi_schema::{LabelKind, Schema};
@@ -264,7 +265,8 @@ mod tests {
     use crate::prediction::{Level, Prediction, PredictorLaw};
     use crate::predictor::Predictor;
     use crate::{ModelFamily, ModelRules, ModelSpec, Ranges};
-    use dp_pvi_math::observation::Precision;
+    use dp_pvi_math::learned_scale::LearnedScale;
+use dp_pvi_math::observation::Precision;
 
     const MODEL: RobustRegression = RobustRegression { degrees_of_freedom: 4.0, scale: 0.5, learned: None };
 

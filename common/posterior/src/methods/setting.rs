@@ -3,13 +3,14 @@
 
 use dp_pvi_math::expfam::any::Family;
 
+use dp_pvi_math::learned_scale::LearnedScale;
 use dp_pvi_math::observation::Precision;
 use dp_pvi_models::response::ResponseKind;
 use dp_pvi_models::spec;
 use dp_pvi_models::spec::{
     AggregationSpec, Approximation, DesignSpec, GatheredNoise, Prior, PriorSpec, PrivacySpec, ScheduleSpec, TaskError, Trust,
 };
-use dp_pvi_models::{LearnedScale, ModelSpec, Ranges};
+use dp_pvi_models::{ModelSpec, Ranges};
 use dp_pvi_schema::Schema;
 
 /// A task as models and methods see it. The fields are those of the task's document.

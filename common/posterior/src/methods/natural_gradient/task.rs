@@ -7,7 +7,6 @@ use dp_pvi_math::expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use super::scale::ScaleState;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::requires_epsilon;
 use crate::methods::divided::{Divided, Undividable};
@@ -20,6 +19,8 @@ use crate::methods::{
     UpdateSpec, VisitForm, Visits,
 };
 use dp_pvi_models::predictor::Statistics;
+use dp_pvi_math::learned_scale::ScaleState;
+pub use dp_pvi_math::learned_scale::ScaleWeights;
 use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use dp_pvi_models::spec::words::Short;
 use dp_pvi_models::spec::{Approximation, ScheduleSpec, TaskError, Trust};
@@ -60,16 +61,6 @@ pub struct NaturalGradientSpec {
     /// Weights of what tells the scale of the observations, where it is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_weights: Option<ScaleWeights>,
-}
-
-/// Weights of the two numbers of a record that tell a learned scale, against the gradient block.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ScaleWeights {
-    /// Of w(t − m), m half the bound of t.
-    pub statistic: f64,
-    /// Of w, a record's own weight: 1 where records have none.
-    pub count: f64,
 }
 
 impl NaturalGradientSpec {

@@ -19,7 +19,10 @@
 //! and may all be wrong about the curvature at θ̄. By how much the gradient may bend on the way from them to θ̄ ([`Looks::bent_on`]) is in S where the
 //! precision is found, and not where the mean is, which it would pull back to the prior.
 //!
-//! **On the way.** Where [`Looks::on_the_way`] names the model, what gradients are expected to be for a θ, how they change with it and how they vary follow from the model, whose curvature changes
+//! **To θ.** Looks of natural gradients of a model with one linear predictor are taken to θ by the model's curvature along the way, and nothing of the two paragraphs before is needed
+//! ([`relinearised`]).
+//!
+//! **On the way.** Where [`OnTheWay::Expected`] names the model, what gradients are expected to be for a θ, how they change with it and how they vary follow from the model, whose curvature changes
 //! between μ_t and θ ([`expected`](dp_pvi_models::expected)). What that moves the gradient by counts as wrong by [`BY_MODEL`] of itself.
 //!
 //! **Structure.** What was released of H is combined with what the schema and a Gram matrix tell of it ([`structure`](super::structure)). Without this the noise of entries that
@@ -35,6 +38,8 @@
 //!
 //! **Approximations**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noised statistics is the idea of Bernstein and Sheldon (2018).
 
+mod relinearised;
+
 use dp_pvi_math::expfam::any::Family;
 use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
@@ -45,11 +50,13 @@ use super::unweighted::unweighted;
 use super::weighted::Weighted;
 use super::{Posterior, signal_to_noise};
 use crate::methods::Setting;
-use dp_pvi_math::uncertain_curvature::{error, error_along, without_negative_eigenvalues};
 use dp_pvi_models::ModelSpec;
 use dp_pvi_models::expected::{Expected, Rows};
 use dp_pvi_models::predictor::Statistics;
 use dp_pvi_models::scaled::{Known, Scaled};
+use dp_pvi_math::relinearised::Curvatures;
+use dp_pvi_math::simplex::normalised;
+use dp_pvi_math::uncertain_curvature::{error, error_along, variances_of_entries, without_negative_eigenvalues};
 use dp_pvi_models::spec::Prior;
 
 /// Passes in which weights, curvature and posterior are brought into agreement, at most.
@@ -111,11 +118,21 @@ pub(crate) struct Looks {
     pub(crate) correlations: Correlations,
     /// Where records are weighted.
     pub(crate) weighted: Option<Weighted>,
-    /// The model by which looks on the way are taken to where the way leads ([`expected`](dp_pvi_models::expected)).
-    pub(crate) on_the_way: Option<ModelSpec>,
+    pub(crate) on_the_way: OnTheWay,
     pub(crate) prior: Prior,
     /// Where S is taken, for looks that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
     pub(crate) near: Option<DVector<f64>>,
+}
+
+/// How the gradient of a look is taken to θ.
+#[derive(Debug, Clone)]
+pub(crate) enum OnTheWay {
+    /// With one curvature.
+    Linear,
+    /// By what the model expects of it there, for two classes ([`expected`](crate::models::expected)).
+    Expected(ModelSpec),
+    /// By the model's curvature along the way; with c̄, the unit of the Gram matrix.
+    ToTheta((ModelSpec, f64)),
 }
 
 /// Where the looks lead together.
@@ -148,12 +165,16 @@ struct Likelihood {
     doubt: DMatrix<f64>,
     /// Variances of what is not known of them on the way from the reference to the posterior.
     moved: DMatrix<f64>,
+    /// The curvature at θ, where `curvature` is that of the way to it; else the same.
+    there: DMatrix<f64>,
     /// Covariance of the records' scores.
     scores: DMatrix<f64>,
     /// Covariance of what the model gets wrong of the gradient.
     by_model: DMatrix<f64>,
     /// By what the model says that the looks' curvatures differ, where it is asked.
     explained: Option<Vec<f64>>,
+    /// How wrong the model may be about each look, as a variance of every coordinate, where looks are taken to θ by it.
+    bends: Option<Vec<f64>>,
 }
 
 impl Looks {
@@ -177,8 +198,9 @@ impl Looks {
         let looked = mean(self.looks.iter().map(|look| &look.point), &weights);
         let mut scaled = Scaled::new(&self.prior, looked.as_slice());
         let mut at = self.looks.last()?.point.clone();
+        let of_model = self.of_model();
         for pass in 0..PASSES {
-            let likelihood = self.likelihood(&weights, &at)?;
+            let likelihood = self.likelihood(&weights, &at, of_model.as_ref())?;
             let fresh = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
             // S is H and this, and the errors of H on θ − μ_r.
@@ -191,6 +213,7 @@ impl Looks {
                 reference: &likelihood.reference,
                 gradient: &likelihood.gradient,
                 curvature: &likelihood.curvature,
+                there: &likelihood.there,
                 noise: &(added + &unknown * both),
                 unknown: &(unknown * (1.0 - both)),
                 variances: &likelihood.doubt,
@@ -202,22 +225,35 @@ impl Looks {
             let step = &mean - &at;
             let far = Cholesky::new(spread.clone()).map_or(f64::INFINITY, |factor| step.dot(&factor.solve(&step)));
             // A slope is that of where θ was taken to be. Steps that go to and fro are halved.
-            let arrived = likelihood.explained.is_none() || far < ARRIVED;
-            at = if likelihood.explained.is_some() && pass >= PASSES / 2 { &at + 0.5 * step } else { mean.clone() };
+            let moves = likelihood.explained.is_some() || of_model.is_some();
+            let arrived = !moves || far < ARRIVED;
+            at = match &of_model {
+                _ if !moves => mean.clone(),
+                Some(of_model) => &at + of_model.rows.shortened(step) * if pass >= PASSES / 2 { 0.5 } else { 1.0 },
+                None if pass >= PASSES / 2 => &at + 0.5 * step,
+                None => mean.clone(),
+            };
             // Where a run still moves, looks agree with each other and may all be wrong in the same way about where it leads.
             let rest = &mean - self.end();
             let way = &mean - &likelihood.reference;
             let unexplained = likelihood.explained.as_ref().map(|explained| unexplained(&self.looks, explained));
             let changes = unexplained.as_ref().unwrap_or(&changes);
-            let ahead = self.bent_on(&rest, &likelihood.curvature, changes) + error(&likelihood.moved, &(&spread + &way * way.transpose()));
+            let ahead = match likelihood.bends {
+                Some(_) => DMatrix::zeros(d, d),
+                None => self.bent_on(&rest, &likelihood.curvature, changes) + error(&likelihood.moved, &(&spread + &way * way.transpose())),
+            };
             for ((bend, look), change) in bends.iter_mut().zip(&self.looks).zip(changes) {
+                if likelihood.bends.is_some() {
+                    break;
+                }
                 let way = &look.point - &mean;
                 *bend = change * change * way.dot(&(&likelihood.curvature * &way)).max(0.0);
             }
             // An error of H is the same in all looks: it acts on their mean, as above. Alone, each would be wrong by this much.
             let far = |look: &Look| (&likelihood.doubt * (&look.point - &mean).map(|v| v * v)).mean();
             let size = likelihood.curvature.diagonal().mean();
-            let variances = noise.iter().zip(&bends).zip(&self.looks).map(|((noise, bend), look)| noise + bend * size + far(look));
+            let bent_by = |t: usize| likelihood.bends.as_ref().map_or_else(|| bends[t] * size, |bends| bends[t]);
+            let variances = self.looks.iter().enumerate().map(|(t, look)| noise[t] + bent_by(t) + far(look));
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             // The first pass does not know how far away the looks are that it takes.
@@ -229,15 +265,15 @@ impl Looks {
                     natural_parameters: self.natural(&mean, &precision)?,
                     signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                     noise_share: Some({
-                        let (records, way) = (likelihood.curvature.diagonal().mean(), bent.mean() + ahead.diagonal().mean());
+                        let by_model = likelihood.bends.as_ref().map_or(0.0, |_| likelihood.by_model.diagonal().mean());
+                        let (records, way) = (likelihood.there.diagonal().mean(), bent.mean() + ahead.diagonal().mean() + by_model);
                         let of_all = (records + fresh.mean()) / (records + fresh.mean() + way);
                         of_all.min(fresh.mean() / (fresh.mean() + bent.mean()))
                     }),
                     scales: scaled.spreads(),
                     precision: None,
                 };
-                let found =
-                    Carried { posterior, mean, covariance: spread, precision, weights, bends, ahead, curvature: likelihood.curvature };
+                let found = Carried { posterior, mean, covariance: spread, precision, weights, bends, ahead, curvature: likelihood.there };
                 return Some(found).filter(|carried| carried.posterior.natural_parameters.iter().all(|v| v.is_finite()));
             }
             last = settled || pass + 2 == PASSES;
@@ -312,9 +348,14 @@ impl Looks {
     }
 
     /// What these looks tell together, if the posterior is about `theta`.
-    fn likelihood(&self, weights: &[f64], theta: &DVector<f64>) -> Option<Likelihood> {
+    fn likelihood(&self, weights: &[f64], theta: &DVector<f64>, of_model: Option<&Curvatures<'_>>) -> Option<Likelihood> {
         let of = |part: fn(&Look) -> &DVector<f64>| mean(self.looks.iter().map(part), weights);
-        let (released, reference) = (of(|look| &look.curvature), of(|look| &look.point));
+        let (mut released, reference) = (of(|look| &look.curvature), of(|look| &look.point));
+        let of_model = of_model.map(|of_model| {
+            let (change, scale) = self.change(of_model, weights, theta);
+            released += change;
+            (of_model, scale)
+        });
         let curvature_noise = sum(weights.iter().zip(&self.looks).map(|(w, look)| &look.curvature_noise * (w * w)));
         let entries = match self.family {
             Family::FullGaussian { dimension } => {
@@ -339,7 +380,9 @@ impl Looks {
             by_model: DMatrix::zeros(theta.len(), theta.len()),
             reference: reference.clone(),
             gradient: of(|look| &look.gradient),
+            there: curvature.clone(),
             curvature: curvature.clone(),
+            bends: None,
             released: released.clone(),
             curvature_noise: curvature_noise.clone(),
             doubt: doubt.clone(),
@@ -359,6 +402,7 @@ impl Looks {
                 reference: theta - pull,
                 scores: without_negative_eigenvalues(expected.scores)?,
                 by_model: &moved_by * moved_by.transpose() * (BY_MODEL * BY_MODEL),
+                there: tangent.clone(),
                 curvature: tangent,
                 doubt: &doubt * (factor * factor),
                 moved: &moved * (factor * factor),
@@ -366,19 +410,23 @@ impl Looks {
                 ..linear()
             })
         };
-        Some(by_model().unwrap_or_else(linear))
+        match of_model {
+            Some(of_model) => self.taken(of_model, weights, theta, linear()),
+            None => Some(by_model().unwrap_or_else(linear)),
+        }
     }
 
     /// What the model expects of looks with these weights if the truth is `theta`, for an H with this diagonal and noise of these variances on it, which was released about `reference`.
-    /// `None` without the model, an intercept or a known unit.
+    /// `None` without the model of two classes, an intercept or a known unit.
     fn expected(
         &self,
         weights: &[f64],
         (theta, reference): (&DVector<f64>, &DVector<f64>),
         (diagonal, noise): (&DVector<f64>, &DVector<f64>),
     ) -> Option<Expected> {
-        let (model, intercept) = (self.on_the_way.as_ref()?, self.correlations.intercept()?);
-        if noise[intercept] > (UNKNOWN_UNIT * diagonal[intercept]).powi(2) {
+        let OnTheWay::Expected(model) = &self.on_the_way else { return None };
+        let intercept = self.correlations.intercept()?;
+        if !model.rules().has_two_classes() || noise[intercept] > (UNKNOWN_UNIT * diagonal[intercept]).powi(2) {
             return None;
         }
         let moments = unweighted(&self.correlations, (diagonal, intercept), reference, model)?;
@@ -436,23 +484,10 @@ fn unexplained(looks: &[Look], proportions: &[f64]) -> Vec<f64> {
     changes(&looks.iter().zip(proportions).map(alike).collect::<Vec<_>>())
 }
 
-/// Variances of the noise on the entries of a matrix, from those on its svec: entries off the diagonal are multiplied by √2 before noise is added.
-pub(super) fn variances_of_entries(svec: &DVector<f64>, dimension: usize) -> DMatrix<f64> {
-    // unsvec divides entries off the diagonal by √2.
-    let matrix = unsvec(svec.as_slice(), dimension);
-    DMatrix::from_fn(dimension, dimension, |i, j| if i == j { matrix[(i, j)] } else { std::f64::consts::FRAC_1_SQRT_2 * matrix[(i, j)] })
-}
-
 /// Natural parameters of a mean field with these means and marginal variances.
 fn marginal(mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Vec<f64> {
     let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
     [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
-}
-
-pub(crate) fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {
-    let weights: Vec<f64> = weights.collect();
-    let total: f64 = weights.iter().sum();
-    weights.iter().map(|weight| weight / total).collect()
 }
 
 fn mean<'a>(vectors: impl Iterator<Item = &'a DVector<f64>>, weights: &[f64]) -> DVector<f64> {
