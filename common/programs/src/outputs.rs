@@ -354,6 +354,24 @@ mod tests {
     }
 
     #[test]
+    fn results_of_another_time_get_names_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let files = ["a.json", "b.html"];
+        set_aside(folder.path(), &files, |_| unreachable!("nothing is there")).unwrap();
+        for name in files {
+            std::fs::write(at(name), "old").unwrap();
+        }
+        set_aside(folder.path(), &files, |_| None).unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "they may be replaced");
+        set_aside(folder.path(), &files, |text| (text == "old").then(|| "7".to_owned())).unwrap();
+        assert!(at("a-7.json").is_file() && at("b-7.html").is_file() && !at("a.json").exists() && !at("b.html").exists());
+        make_folder(&at("new/inner")).unwrap();
+        assert_eq!(std::fs::read_dir(at("new/inner")).unwrap().count(), 0);
+        make_folder(&at("a-7.json")).unwrap_err();
+    }
+
+    #[test]
     fn what_this_process_has_open_is_written_on_and_not_cut() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");

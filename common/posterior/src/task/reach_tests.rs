@@ -63,6 +63,28 @@ fn an_offset_that_no_label_can_follow_is_refused() {
     assert_eq!(logit("died ~ age + offset(log(days))"), "");
 }
 
+/// The prior's mean moves the range that is printed and checked.
+#[test]
+fn a_prior_that_decides_every_label_or_lets_nothing_differ_is_refused() {
+    let died = SCHEMA.replace(
+        "kind = \"number\"\nlower = 0\nupper = 20\ncentre = 0\nscale = 1",
+        "kind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]",
+    );
+    let died = died.replace("visits", "died");
+    let of = |family: &str, formula: &str, more: &str| {
+        resolved(family, formula, more, &died).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let with_mean = |mean: f64| format!("priors = [{{ term = \"(Intercept)\", mean = {mean}, scale = 2 }}]");
+    let task = resolved("logistic-regression", "died ~ age", &with_mean(-7.0), &died).unwrap();
+    let (low, high) = task.reach().unwrap().unwrap().range();
+    assert!((low + high + 14.0).abs() < 1e-9, "{low} {high}");
+    for mean in [1000.0, -1000.0] {
+        assert!(of("logistic-regression", "died ~ age", &with_mean(mean)).contains("it decides every label by itself"), "{mean}");
+    }
+    assert!(of("logistic-regression", "died ~ age", "prior_scale = 1e6").contains("e to that is no number"));
+    assert!(of("logistic-regression", "died ~ age", "prior_scale = 1e-6").contains("nothing can be learned"));
+}
+
 /// Who got the task from a server checks the same.
 #[test]
 fn the_range_is_checked_where_a_resolved_task_is_read() {
