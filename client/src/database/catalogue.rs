@@ -40,6 +40,13 @@ pub(super) struct Plan {
     pub(super) sources: Vec<Planned>,
 }
 
+impl Plan {
+    /// The family of a source's cell.
+    pub(super) fn family(&self, source: usize, cell: usize) -> Family {
+        self.sources.get(source).and_then(|source| source.cells.get(cell)).map_or(Family::Text, |(_, family)| *family)
+    }
+}
+
 /// A source with its SELECT.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planned {

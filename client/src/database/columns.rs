@@ -10,8 +10,10 @@ use crate::error::{ClientError, Result};
 /// How PostgreSQL's text of a cell becomes the text that a schema reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
-    /// As it is: numbers, texts, dates (ISO).
+    /// As it is: texts, dates (ISO).
     Same,
+    /// A number, with a point before its decimals.
+    Number,
     /// `t` and `f`.
     Boolean,
     /// Filled with blanks to a fixed length.
@@ -60,6 +62,7 @@ impl Text {
         match name {
             "bool" => Self::Boolean,
             "bpchar" => Self::Padded,
+            name if matches!(CellType::of_postgres(name), CellType::Whole | CellType::Decimal | CellType::Float) => Self::Number,
             _ => Self::Same,
         }
     }
@@ -106,7 +109,9 @@ mod tests {
 
     #[test]
     fn types_are_read_as_in_every_other_source() {
-        for (kind, text) in [(Type::INT8, Text::Same), (Type::NUMERIC, Text::Same), (Type::DATE, Text::Same), (Type::BOOL, Text::Boolean)] {
+        for (kind, text) in
+            [(Type::INT8, Text::Number), (Type::NUMERIC, Text::Number), (Type::DATE, Text::Same), (Type::BOOL, Text::Boolean)]
+        {
             assert_eq!(text_of(&kind), Ok(text), "{kind}");
             assert_eq!(family_of("pg_catalog", kind.name(), "b").map(|(_, text)| text), Ok(text), "{kind}");
         }

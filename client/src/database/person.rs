@@ -49,6 +49,18 @@ pub(super) fn rows(
     base.iter().filter_map(|own| Row { description, plan, groups, person, own, index: None }.cells()).try_for_each(give)
 }
 
+/// Whether the texts of a column are numbers that the database or this program spells.
+pub(super) fn has_numbers(column: &dp_pvi_description::Column, description: &Description, plan: &Plan) -> bool {
+    let is_number = |source, cell| plan.family(source, cell).is_number();
+    let values = match &column.rule {
+        Rule::Own(cell) => is_number(description.base, *cell),
+        Rule::Person(cell) => is_number(0, *cell),
+        Rule::Edge { rows, value, .. } | Rule::Extreme { rows, value, .. } => is_number(rows.source, *value),
+        Rule::Count(_) | Rule::Any(_) | Rule::Sum { .. } => true,
+    };
+    column.texts.is_none() && (values || column.give != Give::Value)
+}
+
 struct Row<'a> {
     description: &'a Description,
     plan: &'a Plan,
@@ -88,14 +100,14 @@ impl Row<'_> {
             Rule::Count(rows) => Some(self.chosen(rows).count().to_string().into()),
             Rule::Any(rows) => Some(self.chosen(rows).next().is_some().to_string().into()),
             Rule::Edge { rows, value, by, last } => {
-                let family = self.family(rows, *by);
+                let family = self.plan.family(rows.source, *by);
                 let ranked =
                     self.chosen(rows).filter_map(|row| Some((Rank::of(family, row.get(*by)?.as_deref()?)?, row.get(*value)?.as_deref()?)));
                 let edge = if *last { ranked.max() } else { ranked.min() };
                 edge.map(|(_, value)| value.into())
             }
             Rule::Extreme { rows, value, greatest } => {
-                let family = self.family(rows, *value);
+                let family = self.plan.family(rows.source, *value);
                 let ranked = self.values(rows, *value).filter_map(|value| Rank::of(family, value));
                 let extreme = if *greatest { ranked.max() } else { ranked.min() };
                 extreme.map(|rank| rank.text.into())
@@ -131,10 +143,6 @@ impl Row<'_> {
     fn values(&self, rows: &Rows, value: usize) -> impl Iterator<Item = &str> {
         self.chosen(rows).filter_map(move |row| row.get(value)?.as_deref())
     }
-
-    fn family(&self, rows: &Rows, cell: usize) -> Family {
-        self.plan.sources.get(rows.source).and_then(|source| source.cells.get(cell)).map_or(Family::Text, |(_, family)| *family)
-    }
 }
 
 /// A value in the order of its family, ties by its text.
@@ -148,10 +156,10 @@ impl<'a> Rank<'a> {
     /// `None` for what has no place in the order: dates before the year 1 or after 9999, infinite ones.
     fn of(family: Family, text: &'a str) -> Option<Self> {
         let number = match family {
-            Family::Integer | Family::Decimal | Family::Float | Family::Real => text.parse().ok()?,
+            number if number.is_number() => text.parse().ok()?,
             // The text of a date or time within these years is in their order.
             Family::Date | Family::Time => day(text).map(|_| 0.0)?,
-            Family::Text | Family::Truth | Family::Uuid | Family::Enumeration => 0.0,
+            _ => 0.0,
         };
         Some(Self { number, text })
     }
@@ -187,7 +195,7 @@ fn years(text: &str, index: Date) -> Option<i32> {
 
 /// What a value stands for: values are compared as the cells of a file are with a schema's texts, without blanks around them, and as numbers where they are whole.
 fn listed<'t>(texts: &'t BTreeMap<String, String>, value: &str) -> Option<&'t str> {
-    let is_same = |listed: &str| text::is_listed(listed.as_bytes(), text::read(value).as_bytes());
+    let is_same = |listed: &str| text::is_listed(listed.as_bytes(), text::read(value).as_bytes(), b'.');
     let found = texts.get(value).or_else(|| texts.iter().find(|(listed, _)| is_same(listed)).map(|(_, text)| text));
     found.map(String::as_str)
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use dp_pvi_data::NUMBERS;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::origin::Origin as Declared;
 use parquet::basic::{Compression, ConvertedType, LogicalType, Repetition, Type as Physical};
@@ -17,7 +18,7 @@ use parquet::schema::types::Type;
 
 use super::Origin;
 use super::catalogue::Catalogue;
-use super::columns;
+use super::columns::{self, Text};
 use super::connection::{Access, BATCH, Connection};
 use super::person;
 use super::streams::{LONGEST_PERSON, Stream};
@@ -91,8 +92,9 @@ async fn described(
         return Err(ClientError::Unavailable(Problem::from(changed)));
     }
     drop(again);
-    let names: Vec<&str> = unit_column.into_iter().chain(description.columns()).collect();
-    let mut writer = Writer::new(file, &names, origin)?;
+    let columns = description.columns.iter().map(|column| (column.name.as_str(), person::has_numbers(column, description, &plan)));
+    let columns: Vec<(&str, bool)> = unit_column.map(|name| (name, false)).into_iter().chain(columns).collect();
+    let mut writer = Writer::new(file, &columns, origin)?;
     while let Some(persons) = streams.first_mut() {
         let Some(key) = persons.next_key(&connection).await?.cloned() else { break };
         let mut groups = Vec::with_capacity(streams.len());
@@ -114,8 +116,8 @@ async fn queried(database: &Database, origin: &Origin, query: &str, file: &mut F
     // One statement with a result, or an error: so the text can be the body of a cursor.
     let columns = columns::of(&connection.prepare(query).await?)?;
     connection.execute(&format!("DECLARE records NO SCROLL CURSOR FOR {query}")).await?;
-    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    let mut writer = Writer::new(file, &names, origin)?;
+    let named: Vec<(&str, bool)> = columns.iter().map(|column| (column.name.as_str(), column.text == Text::Number)).collect();
+    let mut writer = Writer::new(file, &named, origin)?;
     loop {
         let answer = connection.ask(&format!("FETCH FORWARD {BATCH} FROM records")).await?;
         if answer.is_empty() {
@@ -157,9 +159,12 @@ struct Writer<'f> {
 }
 
 impl<'f> Writer<'f> {
-    fn new(file: &'f mut File, columns: &[&str], origin: &Origin) -> Result<Self> {
+    /// `columns` are their names, and whether their texts are numbers that the database spelled.
+    fn new(file: &'f mut File, columns: &[(&str, bool)], origin: &Origin) -> Result<Self> {
+        let numbers = columns.iter().enumerate().filter(|(_, (_, is_number))| *is_number).map(|(place, _)| place.to_string());
+        let numbers = numbers.collect::<Vec<_>>().join(" ");
         let origin = serde_json::to_string(&origin.declared()).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-        let fields = columns.iter().map(|column| {
+        let fields = columns.iter().map(|(column, _)| {
             Type::primitive_type_builder(column, Physical::BYTE_ARRAY)
                 .with_repetition(Repetition::OPTIONAL)
                 .with_converted_type(ConvertedType::UTF8)
@@ -171,7 +176,7 @@ impl<'f> Writer<'f> {
         let schema = Type::group_type_builder("records").with_fields(fields).build().map_err(failed)?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            .set_key_value_metadata(Some(vec![KeyValue::new(ORIGIN.to_owned(), origin)]))
+            .set_key_value_metadata(Some(vec![KeyValue::new(ORIGIN.to_owned(), origin), KeyValue::new(NUMBERS.to_owned(), numbers)]))
             .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None);
         let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties.build())).map_err(failed)?;
         let (cells, most) = (columns.iter().map(|_| Vec::new()).collect(), (CELLS / columns.len()).max(1));
@@ -229,7 +234,7 @@ mod tests {
         let description = "vouched = [\"v\"]\n[persons]\ntable = \"v\"\nkey = \"k\"\n[[columns]]\nname = \"x\"\nvalue = \"x\"\n";
         for origin in [Origin::Query("SELECT 1".into()), Origin::Description(Description::parse(description).unwrap())] {
             let mut file = File::create(&path).unwrap();
-            let mut writer = Writer::new(&mut file, &["x"], &origin).unwrap();
+            let mut writer = Writer::new(&mut file, &[("x", true)], &origin).unwrap();
             writer.row(std::iter::once(Some("1".into()))).unwrap();
             writer.close().unwrap();
             assert_eq!(declared(&path).unwrap(), origin.declared());

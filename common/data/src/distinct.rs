@@ -283,7 +283,7 @@ impl Sink for Comparing<'_> {
     fn row(&mut self, row: &impl Row) -> Result<(), RowError> {
         self.bytes.clear();
         for field in self.fields..self.fields + self.others {
-            row.cell(field).with_text(|cell| of_cell(&text::cell(cell, Blanks::Trimmed), row.decimal(), &mut self.bytes));
+            row.cell(field).with_text(|cell| of_cell(&text::cell(cell, Blanks::Trimmed), row.decimal(field), &mut self.bytes));
         }
         self.rows.all.take(&self.bytes);
         if self.encoder.encode(row, &mut self.encoded, &mut ()) == Ok(Fate::Kept) {

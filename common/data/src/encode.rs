@@ -92,9 +92,11 @@ pub(crate) struct Encoder<'s> {
     levels: Vec<Option<Levels>>,
     /// Texts of missing values that are numbers.
     tokens: Vec<f64>,
+    /// Per column, for dates: the days of those that are dates.
+    days: Vec<Vec<f64>>,
 }
 
-/// How texts are numbers.
+/// How the cells of a column are numbers.
 #[derive(Clone, Copy)]
 struct Numbers<'e> {
     /// What stands before decimals.
@@ -128,8 +130,15 @@ impl<'s> Encoder<'s> {
             ColumnKind::Category(rule) => Some(Levels::new(rule)),
             _ => None,
         });
-        let tokens = schema.missing_tokens().iter().filter_map(|token| token.parse().ok());
-        Self { schema, purpose, form, levels: levels.collect(), tokens: tokens.collect() }
+        let tokens = schema.missing_tokens();
+        let numbers = tokens.iter().filter_map(|token| parsed(token, b'.').or_else(|_| parsed(token, schema.csv().decimal)).ok());
+        let days = schema.columns().iter().map(|column| match &column.kind {
+            ColumnKind::Number(NumberRule { date: Some(rule), .. }) => {
+                tokens.iter().filter_map(|token| rule.days(token.as_bytes()).ok()).collect()
+            }
+            _ => Vec::new(),
+        });
+        Self { schema, purpose, form, levels: levels.collect(), tokens: numbers.collect(), days: days.collect() }
     }
 
     /// Number of the unit id's field.
@@ -145,16 +154,19 @@ impl<'s> Encoder<'s> {
         (out.target, out.row.offset, out.extra) = (0.0, 0.0, Extra::NONE);
         out.cells.clear();
         out.dropped = None;
-        let numbers = Numbers { decimal: row.decimal(), tokens: &self.tokens };
         for (field, column) in self.schema.columns().iter().enumerate() {
+            let decimal = row.decimal(field);
             let coded = match &column.kind {
                 // What is not known yet is not looked at.
                 _ if !self.purpose.has_labels() && self.schema.outcome().contains(&field) => Ok(Coded::Absent),
-                ColumnKind::Number(rule) => self.read(row, field, |cell| number(rule, cell, numbers, field, watch)),
-                ColumnKind::Category(rule) => {
-                    self.read(row, field, |cell| category(rule, self.levels[field].as_ref(), cell, numbers.decimal, field, watch))
+                ColumnKind::Number(rule) => {
+                    let tokens = if rule.date.is_some() { &self.days[field] } else { &self.tokens };
+                    self.read(row, field, |cell| number(rule, cell, Numbers { decimal, tokens }, field, watch))
                 }
-                ColumnKind::Boolean(rule) => self.read(row, field, |cell| boolean(rule, cell, field, watch)),
+                ColumnKind::Category(rule) => {
+                    self.read(row, field, |cell| category(rule, self.levels[field].as_ref(), cell, decimal, field, watch))
+                }
+                ColumnKind::Boolean(rule) => self.read(row, field, |cell| boolean(rule, cell, decimal, field, watch)),
                 ColumnKind::Ignored => Ok(Coded::Absent),
             };
             let coded = coded.map_err(|problem| fault(row, field, problem))?;
@@ -194,13 +206,14 @@ impl<'s> Encoder<'s> {
     /// A function of the record alone; `proofs/layouts.md` of `dp-pvi-privacy` says what rests on it.
     pub(crate) fn unit_id(&self, row: &impl Row, id: &mut Vec<u8>) -> Result<(), Fault> {
         let field = Self::unit_field(self.schema);
-        let is_token = |found: &[u8]| listed(self.schema.missing_tokens(), found);
+        let decimal = row.decimal(field);
+        let is_token = |found: &[u8], decimal| listed(self.schema.missing_tokens(), found, decimal);
         id.clear();
         let found = match row.cell(field) {
             CellValue::Null => Err(NoId::Missing),
             CellValue::Text(found) => match std::str::from_utf8(found) {
-                Ok(found) if is_token(text::read(found).as_bytes()) => Err(NoId::Missing),
-                Ok(found) => text::id(found, row.decimal()).map(|found| id.extend_from_slice(found.as_bytes())),
+                Ok(found) if is_token(text::read(found).as_bytes(), decimal) => Err(NoId::Missing),
+                Ok(found) => text::id(found, decimal).map(|found| id.extend_from_slice(found.as_bytes())),
                 // No text, but it tells persons apart.
                 Err(_) => {
                     id.extend_from_slice(found.trim_ascii());
@@ -214,7 +227,8 @@ impl<'s> Encoder<'s> {
             }
         };
         match found {
-            Ok(()) if !is_token(id) => Ok(()),
+            // Its numbers have the digits of whole ones.
+            Ok(()) if !is_token(id, b'.') => Ok(()),
             Ok(()) | Err(NoId::Missing) => Err(Fault { field, problem: CellProblem::NoUnit }),
             Err(NoId::Inexact) => Err(Fault { field, problem: CellProblem::InexactUnit }),
         }
@@ -225,18 +239,18 @@ impl<'s> Encoder<'s> {
         match row.cell(field) {
             CellValue::Text(found) => {
                 let found = text::cell(found, self.schema.csv().blanks);
-                f(self.present(CellValue::Text(&found)))
+                f(self.present(CellValue::Text(&found), row.decimal(field)))
             }
-            cell => f(self.present(cell)),
+            cell => f(self.present(cell, b'.')),
         }
     }
 
     /// The cell, unless it says that there is no value.
     #[inline]
-    fn present<'a>(&self, cell: CellValue<'a>) -> Option<CellValue<'a>> {
+    fn present<'a>(&self, cell: CellValue<'a>, decimal: u8) -> Option<CellValue<'a>> {
         match cell {
             CellValue::Null => None,
-            CellValue::Text(text) if text.is_empty() || listed(self.schema.missing_tokens(), text) => None,
+            CellValue::Text(text) if text.is_empty() || listed(self.schema.missing_tokens(), text, decimal) => None,
             // A stored number is what its text would be.
             CellValue::Integer(value) if self.tokens.contains(&(value as f64)) => None,
             CellValue::Number(value) if self.tokens.contains(&value) => None,
@@ -277,7 +291,11 @@ impl Levels {
     fn new(rule: &CategoryRule) -> Self {
         let numbered = rule.values.iter().zip(0_u32..);
         match rule.matching {
-            Matching::Text => Self::Text(numbered.map(|(value, level)| (text::whole(value.as_bytes()).into(), level)).collect()),
+            Matching::Text => Self::Text(
+                numbered
+                    .flat_map(|(value, level)| [value.as_bytes(), text::whole(value.as_bytes(), b'.')].map(|text| (text.into(), level)))
+                    .collect(),
+            ),
             Matching::Number => {
                 // The schema has checked that every level is a number.
                 let mut levels: Vec<_> = numbered.filter_map(|(value, level)| Some((value.parse().ok()?, level))).collect();
@@ -290,8 +308,8 @@ impl Levels {
     fn find(&self, cell: CellValue<'_>, decimal: u8) -> Option<u32> {
         match self {
             Self::Text(levels) => cell.with_text(|found| {
-                let level = levels.get(text::whole(found));
-                level.or_else(|| levels.iter().find(|(level, _)| text::is_listed(level, found)).map(|(_, level)| level)).copied()
+                let level = levels.get(found).or_else(|| levels.get(text::whole(found, decimal)));
+                level.or_else(|| levels.iter().find(|(level, _)| text::is_listed(level, found, decimal)).map(|(_, level)| level)).copied()
             }),
             Self::Numbers(levels) => {
                 // Adding 0 turns −0 into 0. What is not finite is no level.
@@ -360,7 +378,7 @@ fn number(
     let value = match found {
         // NaN is how tables of numbers say that there is no value.
         Ok(value) if value.is_nan() && rule.missing != CellPolicy::Reject => return absent(rule.missing, field, watch),
-        Ok(value) if rule.date.is_none() && numbers.tokens.contains(&value) => return absent(rule.missing, field, watch),
+        Ok(value) if numbers.tokens.contains(&value) => return absent(rule.missing, field, watch),
         Ok(value) if value.is_finite() => value,
         Ok(_) => return invalid(rule.invalid, CellProblem::NotFinite, field, watch),
         Err(problem) => return invalid(rule.invalid, problem, field, watch),
@@ -399,11 +417,18 @@ fn category(
     }
 }
 
-fn boolean(rule: &BooleanRule, cell: Option<CellValue<'_>>, field: usize, watch: &mut impl Watch) -> Result<Coded, CellProblem> {
+fn boolean(
+    rule: &BooleanRule,
+    cell: Option<CellValue<'_>>,
+    decimal: u8,
+    field: usize,
+    watch: &mut impl Watch,
+) -> Result<Coded, CellProblem> {
     let Some(cell) = cell else { return absent(rule.missing, field, watch) };
     // The lists decide of a stored truth value, too: `alive` may be what the schema calls not `died`.
     let truth = cell.with_text(|text| {
-        if listed_in_any_case(&rule.true_values, text) { Some(true) } else { listed_in_any_case(&rule.false_values, text).then_some(false) }
+        let is_in = |listed: &[String]| listed.iter().any(|listed| text::is_listed_in_any_case(listed.as_bytes(), text, decimal));
+        if is_in(&rule.true_values) { Some(true) } else { is_in(&rule.false_values).then_some(false) }
     });
     match truth {
         Some(truth) => {
@@ -433,18 +458,6 @@ fn by_policy(policy: CellPolicy, problem: CellProblem) -> Result<Coded, CellProb
 }
 
 #[inline]
-fn listed(texts: &[String], text: &[u8]) -> bool {
-    texts.iter().any(|listed| is_text(listed, text))
-}
-
-/// The same without regard to capital letters: programs write `True` and `TRUE` for the truth value `true`.
-#[inline]
-fn listed_in_any_case(texts: &[String], text: &[u8]) -> bool {
-    texts.iter().any(|listed| text::is_same_in_any_case(listed.as_bytes(), text))
-}
-
-/// Whether a cell's text is one that the schema lists.
-#[inline]
-fn is_text(listed: &str, text: &[u8]) -> bool {
-    text::is_listed(listed.as_bytes(), text)
+fn listed(texts: &[String], text: &[u8], decimal: u8) -> bool {
+    texts.iter().any(|listed| text::is_listed(listed.as_bytes(), text, decimal))
 }

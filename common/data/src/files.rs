@@ -29,7 +29,7 @@ pub(crate) fn read(reading: Reading<'_>, file: &impl RecordFile, sink: &mut impl
     }
     match Container::of(path, &bytes, start) {
         #[cfg(feature = "parquet")]
-        Container::Parquet => reading.read(&mut ParquetTable::open(path, file)?.passing_over_types(reading.others), sink),
+        Container::Parquet => reading.read(&mut ParquetTable::open(path, file, format.decimal)?.passing_over_types(reading.others), sink),
         #[cfg(not(feature = "parquet"))]
         Container::Parquet => Err(DataError::Parquet {
             path: path.to_owned(),

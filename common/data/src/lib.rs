@@ -84,6 +84,8 @@ pub use executors::{Executors, remove_snapshots};
 pub use guess::{Guess, guess};
 pub use inspect::{ColumnReport, FieldCounts, Inspection, Rejection, Unwatched, inspect};
 pub use near::{Near, Place};
+#[cfg(feature = "parquet")]
+pub use parquet::NUMBERS;
 pub use public::{LEDGER_APPLICATION_ID, PublicCells, load_public, select_public};
 pub use rows::{MOST_FORMULA_ENTRIES, Made, Omitted, fits};
 pub use screen::{Nothing, Screen};

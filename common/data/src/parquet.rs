@@ -23,6 +23,9 @@ const LZO: &str = "the file is compressed with LZO, which is not supported; writ
 /// A stored date or number that is none: a text that is none either, so that the schema says what becomes of its record.
 const BEYOND: &str = "beyond what the type can hold";
 
+/// Key under which a file says which of its columns of texts hold numbers that a database spelled, with a point: their places from 0 on, with blanks between.
+pub const NUMBERS: &str = "dp-pvi numbers";
+
 /// Rows that are decoded at once: whatever the size of a row group, memory stays small.
 const BATCH: usize = 1 << 13;
 
@@ -41,6 +44,8 @@ struct Slice<'a> {
     /// Per field.
     columns: &'a [Option<Values>],
     row: usize,
+    /// Per field.
+    decimals: &'a [u8],
 }
 
 impl Row for Slice<'_> {
@@ -54,6 +59,10 @@ impl Row for Slice<'_> {
         };
         cell.unwrap_or(CellValue::Null)
     }
+
+    fn decimal(&self, field: usize) -> u8 {
+        self.decimals[field]
+    }
 }
 
 /// A Parquet file as a table.
@@ -61,16 +70,18 @@ pub(crate) struct ParquetTable<'a> {
     path: &'a Path,
     reader: SerializedFileReader<File>,
     passes_over_types: bool,
+    /// Before the decimals of numbers in columns of texts.
+    decimal: u8,
 }
 
 impl<'a> ParquetTable<'a> {
-    /// The table in `file`, which messages call `path`.
-    pub(crate) fn open(path: &'a Path, file: File) -> Result<Self, DataError> {
+    /// The table in `file`, which messages call `path`; `decimal` stands before the decimals of numbers in columns of texts.
+    pub(crate) fn open(path: &'a Path, file: File, decimal: u8) -> Result<Self, DataError> {
         if footer::says_encrypted(&file) {
             return Err(problem(path, ENCRYPTED));
         }
         let reader = guarded(|| SerializedFileReader::new(file)).map_err(|_| damaged(path))?;
-        Ok(Self { path, reader, passes_over_types: false })
+        Ok(Self { path, reader, passes_over_types: false, decimal })
     }
 
     /// Columns of types that are not read have no values.
@@ -82,11 +93,27 @@ impl<'a> ParquetTable<'a> {
         self.reader.metadata().file_metadata().schema_descr()
     }
 
+    /// What the program that wrote the file says under a key.
+    fn said(&self, key: &str) -> Option<&str> {
+        let metadata = self.reader.metadata().file_metadata().key_value_metadata();
+        metadata.into_iter().flatten().find(|entry| entry.key == key).and_then(|entry| entry.value.as_deref())
+    }
+
     /// Names of the columns that are whole numbers to Parquet, and lengths of time to who wrote them.
     fn durations(&self) -> HashSet<String> {
-        let metadata = self.reader.metadata().file_metadata().key_value_metadata();
-        let written = metadata.into_iter().flatten().find(|entry| entry.key == arrow::KEY).and_then(|entry| entry.value.as_deref());
-        written.map(arrow::durations).unwrap_or_default()
+        self.said(arrow::KEY).map(arrow::durations).unwrap_or_default()
+    }
+
+    /// Per field, what stands before the decimals of its texts: a point in columns of numbers.
+    fn decimals(&self, asked: &[Option<(usize, Stored)>], fields: &[Option<usize>]) -> Vec<u8> {
+        let spelled: HashSet<usize> =
+            self.said(NUMBERS).into_iter().flat_map(|places| places.split(' ')).filter_map(|place| place.parse().ok()).collect();
+        let is_text = |stored: Stored, place| matches!(stored, Stored::Plain) && !spelled.contains(&place);
+        let of_field = |(asked, field): (&Option<(usize, Stored)>, &Option<usize>)| match (asked, field) {
+            (Some((_, stored)), Some(place)) if is_text(*stored, *place) => self.decimal,
+            _ => b'.',
+        };
+        asked.iter().zip(fields).map(of_field).collect()
     }
 }
 
@@ -132,6 +159,7 @@ impl Source for ParquetTable<'_> {
             }
         });
         let asked: Vec<Option<(usize, Stored)>> = asked.collect::<Result<_, DataError>>()?;
+        let decimals = self.decimals(&asked, fields);
         for group in 0..self.reader.num_row_groups() {
             let group = guarded(|| self.reader.get_row_group(group)).map_err(|_| damaged())?;
             let rows = usize::try_from(group.metadata().num_rows()).map_err(|_| damaged())?;
@@ -157,7 +185,7 @@ impl Source for ParquetTable<'_> {
                     });
                 }
                 for row in 0..batch {
-                    if visitor.row(&Slice { columns: &values, row }).is_break() {
+                    if visitor.row(&Slice { columns: &values, row, decimals: &decimals }).is_break() {
                         return Ok(());
                     }
                 }

@@ -26,7 +26,7 @@ impl Row for Line<'_> {
         text.map_or(CellValue::Null, CellValue::Text)
     }
 
-    fn decimal(&self) -> u8 {
+    fn decimal(&self, _field: usize) -> u8 {
         self.decimal
     }
 }
@@ -37,6 +37,10 @@ struct Beginning<'a>(Line<'a>);
 impl Row for Beginning<'_> {
     fn cell(&self, field: usize) -> CellValue<'_> {
         if self.0.positions.get(field) == Some(&Some(0)) { self.0.cell(field) } else { CellValue::Null }
+    }
+
+    fn decimal(&self, field: usize) -> u8 {
+        self.0.decimal(field)
     }
 }
 

@@ -28,6 +28,12 @@ pub enum Family {
 }
 
 impl Family {
+    /// Whether its values are numbers, whose texts have a point before the decimals.
+    #[must_use]
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Integer | Self::Decimal | Self::Float | Self::Real)
+    }
+
     /// Whether a constant is a value of the family: then its cast cannot fail.
     #[must_use]
     pub fn has(self, constant: &str) -> bool {

@@ -41,8 +41,8 @@ pub trait Row {
     /// The cell of a field: position in the list given to [`Source::visit`]. [`CellValue::Null`] where no column was asked for.
     fn cell(&self, field: usize) -> CellValue<'_>;
 
-    /// What stands before the decimals of numbers that are text: `.` or `,`.
-    fn decimal(&self) -> u8 {
+    /// What stands before the decimals of a field's numbers where they are text: `.` or `,`.
+    fn decimal(&self, _field: usize) -> u8 {
         b'.'
     }
 }

@@ -460,7 +460,7 @@ fn in_both<'t, T: PartialEq>(one: &'t [String], other: &'t [String], compared: i
 
 /// A listed text as cells are compared with it.
 fn compared(listed: &str) -> &str {
-    let whole = text::whole(listed.as_bytes());
+    let whole = text::whole(listed.as_bytes(), b'.');
     std::str::from_utf8(whole).unwrap_or(listed)
 }
 

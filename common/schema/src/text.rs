@@ -85,16 +85,20 @@ fn of_text(bytes: &[u8], read: fn(&str) -> Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a text is one that a schema lists: the same [`whole`] number or text; of truth values, which programs write as `true`, `True` and `TRUE`, without regard to capital letters.
+/// Whether a cell's text is one that a schema lists: the same text or [`whole`] number; of truth values, which programs write as `true`, `True` and `TRUE`, without regard to
+/// capital letters. `decimal` stands before the decimals of the cell's numbers; those of the list have a point.
 #[must_use]
-pub fn is_listed(listed: &[u8], text: &[u8]) -> bool {
-    whole(listed) == whole(text) || is_truth(text) && listed.eq_ignore_ascii_case(text)
+pub fn is_listed(listed: &[u8], text: &[u8], decimal: u8) -> bool {
+    listed == text || whole(listed, b'.') == whole(text, decimal) || is_truth(text) && listed.eq_ignore_ascii_case(text)
 }
 
-/// Whether two texts are the same [`whole`] number or text without regard to capital letters, those beyond ASCII included (`É` is `é`, `ß` is `SS`).
+/// The same without regard to capital letters, those beyond ASCII included (`É` is `é`, `ß` is `SS`).
 #[must_use]
-pub fn is_same_in_any_case(one: &[u8], other: &[u8]) -> bool {
-    let (one, other) = (whole(one), whole(other));
+pub fn is_listed_in_any_case(listed: &[u8], text: &[u8], decimal: u8) -> bool {
+    if listed.eq_ignore_ascii_case(text) {
+        return true;
+    }
+    let (one, other) = (whole(listed, b'.'), whole(text, decimal));
     if one.eq_ignore_ascii_case(other) {
         return true;
     }
@@ -110,9 +114,9 @@ pub(crate) fn is_truth(text: &[u8]) -> bool {
     text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false")
 }
 
-/// The digits of a whole number with decimals of 0; any other text as it is.
+/// The digits of a whole number with decimals of 0; any other text as it is. `decimal` stands before the decimals.
 #[must_use]
-pub fn whole(text: &[u8]) -> &[u8] {
+pub fn whole(text: &[u8], decimal: u8) -> &[u8] {
     if text.last() != Some(&b'0') {
         return text;
     }
@@ -121,7 +125,7 @@ pub fn whole(text: &[u8]) -> &[u8] {
         return b"0";
     }
     let zeros = text.iter().rev().take_while(|byte| **byte == b'0').count();
-    let Some((b'.', digits)) = text[..text.len() - zeros].split_last() else { return text };
+    let Some((_, digits)) = text[..text.len() - zeros].split_last().filter(|(sign, _)| **sign == decimal) else { return text };
     let unsigned = digits.strip_prefix(b"-").unwrap_or(digits);
     if unsigned.is_empty() || !unsigned.iter().all(u8::is_ascii_digit) {
         return text;
@@ -334,9 +338,9 @@ mod tests {
             ("é", "e", false),
             ("yes", "yess", false),
         ] {
-            assert_eq!(is_same_in_any_case(one.as_bytes(), other.as_bytes()), same, "{one} {other}");
+            assert_eq!(is_listed_in_any_case(one.as_bytes(), other.as_bytes(), b'.'), same, "{one} {other}");
         }
-        assert!(!is_same_in_any_case(b"\xff", "é".as_bytes()));
+        assert!(!is_listed_in_any_case(b"\xff", "é".as_bytes(), b'.'));
     }
 
     /// What was read once is not changed by reading it again, whatever it is made of.
@@ -375,7 +379,7 @@ mod tests {
             ("0", "0"),
             ("v2.0", "v2.0"),
         ] {
-            assert_eq!(whole(text.as_bytes()), digits.as_bytes(), "{text}");
+            assert_eq!(whole(text.as_bytes(), b'.'), digits.as_bytes(), "{text}");
         }
     }
 

@@ -84,7 +84,7 @@ pub(super) fn read_ids(bytes: &[u8]) {
     for blanks in [Blanks::Trimmed, Blanks::Kept] {
         let cell = text::cell(input.0, blanks).into_owned();
         assert_eq!(text::cell(&cell, blanks), cell, "a cell is read once");
-        assert_eq!(text::whole(text::whole(&cell)), text::whole(&cell), "a whole number is read once");
+        assert_eq!(text::whole(text::whole(&cell, decimal), decimal), text::whole(&cell, decimal), "a whole number is read once");
     }
     if let Ok(given) = std::str::from_utf8(input.0)
         && let Ok(id) = text::id(given, decimal)

@@ -154,6 +154,27 @@ fn three_databases_give_the_posterior_of_three_files_bit_for_bit() {
     }
 }
 
+/// Columns of numbers have a point, whatever the schema says of texts; a column of texts has what the schema says, as a file has.
+#[test]
+fn numbers_of_a_database_have_a_point_and_its_texts_have_the_decimals_of_the_schema() {
+    let task = task(Schedule::Synchronous(2));
+    let sites = Records::generated(60, 3, 0).sites(&[25, 20, 15], task.likelihood);
+    let schema = task.schema(3).replacen("[[columns]]", "[csv]\ndelimiter = \";\"\ndecimal = \",\"\n[[columns]]", 1);
+    let [of_files, of_databases] = [(); 2].map(|()| Federation::new(&task.toml(), &schema, &sites));
+    let Some(postgres) = server(&of_databases, &sites) else { return };
+    for site in &sites {
+        let comma = "ALTER TABLE records ALTER COLUMN x1 TYPE text USING replace(x1::text, '.', ',')";
+        postgres.sql(&site.name.replace('-', "_"), comma);
+        let file = of_files.home(&site.name).join("data/records.csv");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace(',', ";").replace('.', ",")).unwrap();
+    }
+    complete(&of_files, &sites);
+    complete(&of_databases, &sites);
+    let coefficients = |federation: &Federation| federation.posterior()["coefficients"].to_string();
+    assert_eq!(coefficients(&of_files), coefficients(&of_databases));
+}
+
 /// A client that is started again in the middle of a run finds the rows as they were, whatever became of them in the database.
 #[test]
 fn rows_that_change_between_two_visits_change_nothing() {

@@ -1,11 +1,12 @@
 //! Parquet files, written here with the `parquet` crate.
 
-use dp_pvi_data::{CellProblem, DataError, load, load_for_prediction_with_ids, load_public};
+use dp_pvi_data::{CellProblem, DataError, NUMBERS, load, load_for_prediction_with_ids, load_for_run, load_public};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordTable;
 use dp_pvi_schema::Schema;
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
@@ -85,8 +86,11 @@ type Group<'a> = &'a dyn Fn(&mut SerializedRowGroupWriter<'_, std::fs::File>);
 
 /// Writes a file of row groups.
 fn write(path: &Path, message: &str, compression: Compression, groups: &[Group<'_>]) {
-    let message = Arc::new(parse_message_type(message).unwrap());
-    let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
+    write_with(path, message, WriterProperties::builder().set_compression(compression).build(), groups);
+}
+
+fn write_with(path: &Path, message: &str, properties: WriterProperties, groups: &[Group<'_>]) {
+    let (message, properties) = (Arc::new(parse_message_type(message).unwrap()), Arc::new(properties));
     let mut writer = SerializedFileWriter::new(std::fs::File::create(path).unwrap(), message, properties).unwrap();
     for group in groups {
         let mut next = writer.next_row_group().unwrap();
@@ -165,6 +169,126 @@ fn parquet_and_csv_of_the_same_records_are_the_same_table() {
         let both = load(&schema(), &[path, text.clone()]).unwrap().counts;
         assert_eq!((both.units, both.records), (3, 8));
     }
+}
+
+/// A text has the decimals of the schema wherever it is stored, a number that a program spelled has a point, and what says that a value is missing is found in both.
+#[test]
+fn decimals_belong_to_the_cell_and_not_to_the_file() {
+    let schema = Schema::asking(
+        "died ~ .",
+        r#"
+unit_column = "patient"
+[csv]
+delimiter = ";"
+decimal = ","
+[missing]
+tokens = ["", "99,5", "31.12.9999"]
+[[columns]]
+name = "crp"
+kind = "number"
+lower = 0
+upper = 100
+centre = 50
+scale = 25
+missing = "centre"
+[[columns]]
+name = "dose"
+kind = "number"
+lower = 0
+upper = 10
+centre = 5
+scale = 5
+missing = "centre"
+[[columns]]
+name = "grade"
+kind = "category"
+coding = "full"
+values = ["1", "2"]
+[[columns]]
+name = "seen"
+kind = "date"
+since = "2015-01-01"
+format = "DD.MM.YYYY"
+lower = 0
+upper = 365
+centre = 0
+scale = 365
+missing = "centre"
+[[columns]]
+name = "died"
+kind = "boolean"
+true_values = ["1"]
+false_values = ["0"]
+"#,
+    )
+    .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    // The second record has three missing values.
+    let text = "patient;crp;dose;grade;seen;died\n12,0;12,5;1,50;1,0;31.01.2015;1,0\n13;99,5;99,5;2;31.12.9999;0\n";
+    std::fs::write(path("comma.csv"), text).unwrap();
+    let typed =
+        "message cohort { REQUIRED BYTE_ARRAY patient (STRING); REQUIRED BYTE_ARRAY crp (STRING); REQUIRED INT32 dose (DECIMAL(9, 2));
+        REQUIRED BYTE_ARRAY grade (STRING); REQUIRED INT32 seen (DATE); REQUIRED DOUBLE died; }";
+    write(
+        &path("typed.parquet"),
+        typed,
+        Compression::SNAPPY,
+        &[&|group| {
+            column!(group, ByteArrayType, texts(["12,0", "13"]));
+            column!(group, ByteArrayType, texts(["12,5", "99,5"]));
+            column!(group, Int32Type, [150, 9950]);
+            column!(group, ByteArrayType, texts(["1,0", "2"]));
+            column!(group, Int32Type, [16_466, 2_932_896]);
+            column!(group, DoubleType, [1.0, 0.0]);
+        }],
+    );
+    // As rows of a database are kept: numbers are texts, and the file says which columns they are.
+    let kept = "message cohort { REQUIRED BYTE_ARRAY patient (STRING); REQUIRED BYTE_ARRAY crp (STRING); REQUIRED BYTE_ARRAY dose (STRING);
+        REQUIRED BYTE_ARRAY grade (STRING); REQUIRED BYTE_ARRAY seen (STRING); REQUIRED BYTE_ARRAY died (STRING); }";
+    let numbers = KeyValue::new(NUMBERS.to_owned(), "1 2 3".to_owned());
+    write_with(
+        &path("kept.parquet"),
+        kept,
+        WriterProperties::builder().set_key_value_metadata(Some(vec![numbers])).build(),
+        &[&|group| {
+            column!(group, ByteArrayType, texts(["12", "13"]));
+            column!(group, ByteArrayType, texts(["12.5", "99.50"]));
+            column!(group, ByteArrayType, texts(["1.50", "99.5"]));
+            column!(group, ByteArrayType, texts(["1.0", "2"]));
+            column!(group, ByteArrayType, texts(["2015-01-31", "9999-12-31 00:00:00"]));
+            column!(group, ByteArrayType, texts(["1", "0,0"]));
+        }],
+    );
+    let table = |name: &str| load_public(&schema, &[path(name)], None).unwrap().into_inner();
+    let expected = table("comma.csv");
+    for (unit, row) in [(0, [-1.5, -0.7, 1.0, 30.0 / 365.0, 1.0]), (1, [0.0, 0.0, 1.0, 0.0, 1.0])] {
+        let found: Vec<Vec<f64>> = expected.unit(unit).records().map(|record| record.values.to_vec()).collect();
+        let row: Vec<f64> = row.into_iter().filter(|value| *value != 0.0).collect();
+        assert_eq!(found, [row], "{unit}");
+    }
+    same(&table("typed.parquet"), &expected);
+    same(&table("kept.parquet"), &expected);
+    // A point in a text of such a schema is no decimal sign, in any source.
+    write_with(
+        &path("points.parquet"),
+        kept,
+        WriterProperties::default(),
+        &[&|group| {
+            column!(group, ByteArrayType, texts(["12"]));
+            column!(group, ByteArrayType, texts(["12.5"]));
+            column!(group, ByteArrayType, texts(["1"]));
+            column!(group, ByteArrayType, texts(["1.0"]));
+            column!(group, ByteArrayType, texts(["2015-01-31"]));
+            column!(group, ByteArrayType, texts(["1"]));
+        }],
+    );
+    let error = load_public(&schema, &[path("points.parquet")], None).map(drop).unwrap_err();
+    assert!(matches!(&error, DataError::Cell { column, problem: CellProblem::Separator, .. } if column == "crp"), "{error}");
+    // A line of too few cells is its person's, however the id is spelled.
+    std::fs::write(path("short.csv"), format!("{text}12\n12,0;1\n")).unwrap();
+    let units = load_for_run(&schema, &[path("short.csv")], &[7; 32]).unwrap();
+    assert_eq!((units.screen.records, units.screen.nothing.len()), (4, 1));
 }
 
 /// Predictions carry an id through from Parquet as they do from text.

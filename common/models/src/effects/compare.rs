@@ -206,15 +206,16 @@ fn parsed(column: &Column, text: &str) -> Result<Value, String> {
         },
         ColumnKind::Category(rule) => {
             let same = |level: &&String| match rule.matching {
-                Matching::Text => is_listed(level.as_bytes(), text.as_bytes()),
+                Matching::Text => is_listed(level.as_bytes(), text.as_bytes(), b'.'),
                 Matching::Number => matches!((level.parse::<f64>(), text.parse::<f64>()), (Ok(level), Ok(value)) if level == value),
             };
             let found = (0_u32..).zip(&rule.values).find(|(_, level)| same(level));
             found.map(|(level, _)| Value::Level(level)).ok_or_else(|| format!("is no level: write {}", listed(&rule.values)))
         }
         ColumnKind::Boolean(rule) => {
-            let is =
-                |list: &[String]| list.iter().any(|value| value.eq_ignore_ascii_case(text) || is_listed(value.as_bytes(), text.as_bytes()));
+            let is = |list: &[String]| {
+                list.iter().any(|value| value.eq_ignore_ascii_case(text) || is_listed(value.as_bytes(), text.as_bytes(), b'.'))
+            };
             match (is(&rule.true_values), is(&rule.false_values)) {
                 (true, _) => Ok(Value::Truth(true)),
                 (false, true) => Ok(Value::Truth(false)),

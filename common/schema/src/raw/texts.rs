@@ -42,7 +42,7 @@ pub(super) fn read_text(text: &str, blanks: Blanks) -> String {
 
 /// That no text which says that a value is missing is one of a column's values: no cell would ever be that value.
 pub(super) fn check_missing(columns: &[Column], tokens: &[String]) -> Result<(), SchemaError> {
-    let missing = |text: &&String| text.is_empty() || tokens.iter().any(|token| text::is_listed(token.as_bytes(), text.as_bytes()));
+    let missing = |text: &&String| text.is_empty() || tokens.iter().any(|token| text::is_listed(token.as_bytes(), text.as_bytes(), b'.'));
     for column in columns {
         let found = match &column.kind {
             ColumnKind::Boolean(rule) => rule.true_values.iter().chain(&rule.false_values).find(missing),
