@@ -129,7 +129,7 @@ pub enum DataError {
         position: usize,
     },
     /// Two columns of a file have one name.
-    #[error("{}: the column `{column}` occurs twice; rename one of them", path.display())]
+    #[error("{}: two columns are named `{column}`; rename one of them", path.display())]
     RepeatedColumn {
         /// The file.
         path: PathBuf,

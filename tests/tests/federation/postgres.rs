@@ -297,7 +297,7 @@ fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
     vouching("SELECT x0, x1, x2, CAST(coalesce(note, '1') AS int) AS y FROM records");
     fails(&["run"], 10, &["error 22P02", "by hand"]);
     vouching("SELECT x0, x1, x2, y, x1 AS x0 FROM records");
-    fails(&["run"], 10, &["the column `x0` occurs twice"]);
+    fails(&["run"], 10, &["two columns are named `x0`"]);
 
     // A cell without a value: said by a look, with its row and column, and no reason for a site to stay away from a run.
     postgres.sql(&database, "UPDATE records SET x1 = NULL WHERE number = 7");

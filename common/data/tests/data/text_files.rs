@@ -268,7 +268,7 @@ fn files_that_do_not_fit_the_schema_have_errors_of_their_own() {
     let error = |text: &str| read(&plain(), text).unwrap_err().to_string();
     assert!(error("age,ward,died\n1,medicine,yes\n").contains("there is no column `smoker`"));
     assert!(error("age,ward,smoker,died,secret\n1,,1,yes,1\n").contains("column number 5 is not in the schema"));
-    assert!(error("age,ward,smoker,died,age\n1,,1,yes,1\n").contains("the column `age` occurs twice"));
+    assert!(error("age,ward,smoker,died,age\n1,,1,yes,1\n").contains("two columns are named `age`"));
     assert!(error("age,ward,smoker,died\n1,,1,yes\n1,,1\n").contains("row 2 has 3 cells instead of 4"));
     assert!(error("age,ward,smoker,died\n1,,1,yes,\n").contains("row 1 has 5 cells instead of 4"));
     let ignoring = with_head("other_columns = \"ignore\"");
