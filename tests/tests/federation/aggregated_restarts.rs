@@ -150,6 +150,13 @@ fn a_server_from_an_old_copy_gets_nothing_from_summer_or_sites() {
     assert_eq!(computed(&clients), before, "something was computed for a server that went back");
     // Left alone, the server ends with a name as well; so does the summer.
     server.process.expect(9);
+    // Its operator is told once a site what happened, and what to do.
+    let log = server.process.log();
+    for site in &sites {
+        let told = log.matches(&format!("{} says that it has seen", site.name)).count();
+        assert!(told <= 1, "{log}");
+    }
+    assert!(log.contains("the state is an old copy") && log.contains("put the latest copy of its state folder back"), "{log}");
     assert_ne!(summer.wait().code(), Some(0));
 }
 
