@@ -288,7 +288,10 @@ fn sites_visits_and_rounds_are_those_of_the_transcript() {
     refused("{", "none, as");
     refused(&lines[..10].join("\n"), "no line about the end");
     refused(&gap, "no unbroken chain");
-    refused(&whole.replacen("\"run\":3", "\"run\":4", 1), "another run or task");
+    refused(&whole.replace("\"run\":3", "\"run\":4"), "the transcript is of run 4, not 3");
+    refused(&whole.replacen("\"run\":3", "\"run\":4", 1), "the transcript is of run 4");
+    let task = given["task_hash"].as_str().unwrap();
+    refused(&whole.replace(task, &task.chars().rev().collect::<String>()), "another task than the posterior");
     refused(&whole.replacen("\"previous\":\"h5\"", "\"previous\":\"h4\"", 1), "no unbroken chain");
     refused(&whole.replacen("\"lambda_before\":\"l5\"", "\"lambda_before\":\"l4\"", 1), "no unbroken chain");
     refused(&whole.replacen("\"client\":\"b\"", "\"client\":\"c\"", 1), "an update of nobody");
