@@ -7,7 +7,7 @@ use super::{
     Approximation, DesignSpec, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError,
     Trust, UpdateSpec, WeightsSpec,
 };
-use crate::methods::{Resolving, UpdateKind};
+use crate::methods::{PVI_KEYS, Resolving, UpdateKind};
 use dp_pvi_math::damping::Damping;
 use dp_pvi_models::ModelFamily;
 use dp_pvi_models::spec::TermPrior;
@@ -369,23 +369,12 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "outcome", "sites", "weights", "priors"];
+    pub const KEYS: &[&str] = dp_pvi_models::MODEL_KEYS;
 }
 
 impl RawPvi {
     /// The keys of `[pvi]` that every update has.
-    pub const KEYS: &[&str] = &[
-        "schedule",
-        "rounds",
-        "sweeps",
-        "max_staleness",
-        "damping",
-        "expected_sites",
-        "expected_units",
-        "release_tick_seconds",
-        "end_early",
-        "update",
-    ];
+    pub const KEYS: &[&str] = PVI_KEYS;
 }
 
 /// The keys of `[model]` that every likelihood has.
