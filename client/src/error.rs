@@ -220,6 +220,7 @@ impl From<SiteError> for ClientError {
             SiteError::Server(_) | SiteError::Aggregation(_) | SiteError::Accountant(_) | SiteError::Order(_) => {
                 Self::Failed(Problem::of(error))
             }
+            SiteError::ServerBehind { .. } => Self::Failed(Problem::of(error)),
             SiteError::Forgotten { .. } => Self::LedgerCorrupt(Problem::of(error)),
             SiteError::Ledger(error) => error.into(),
         }

@@ -127,12 +127,18 @@ pub(crate) fn standing(config: &Config, schema: &LocalSchema, screen: &Screen) -
     standing_of(&read(&place(config))?, config, schema, screen)
 }
 
-/// Whether an earlier start halted the data set, and nobody has confirmed since.
+/// The same for who has not looked at the records. Where they cannot be read here, which is said, only what an earlier start found is known.
 ///
 /// # Errors
-/// [`ClientError::Unavailable`]: the state folder.
-pub(crate) fn is_halted(config: &Config) -> Result<bool> {
-    Ok(read(&place(config))?.halted)
+/// As [`admit`].
+pub(crate) fn outlook(config: &Config) -> Result<()> {
+    match LocalSchema::read(&config.data.schema).and_then(|schema| Ok((look(config, &schema)?, schema))) {
+        Ok((inspection, schema)) => standing(config, &schema, &inspection.screen),
+        Err(error) => {
+            tracing::warn!("the records cannot be read ({}), so whether a start would halt the data set is not known", error.shown());
+            if read(&place(config))?.halted { Err(halted(BEFORE)) } else { Ok(()) }
+        }
+    }
 }
 
 /// Whether fewer records contribute than half of the declared units, or than `halt_above` leaves of them where that is larger.
@@ -157,11 +163,17 @@ fn standing_of(state: &State, config: &Config, schema: &LocalSchema, screen: &Sc
             screen.records,
             config.data.halt_above
         ),
-        (true, true) => "an earlier start found that too few of its records contribute".into(),
+        (true, true) => BEFORE.into(),
     };
-    Err(ClientError::Data(
+    Err(halted(&words))
+}
+
+const BEFORE: &str = "an earlier start found that too few of its records contribute";
+
+fn halted(words: &str) -> ClientError {
+    ClientError::Data(
         format!("this data set is halted: {words}. Mend the files or the schema; then, or if this is how the records are, say `dp-pvi-client data confirm`").into(),
-    ))
+    )
 }
 
 /// The operator's word that this is how the records are.

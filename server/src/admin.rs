@@ -88,7 +88,7 @@ async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveC
     let answer = match serde_json::from_str::<Request>(&line) {
         Ok(request) => match ask_engine(&engine, request).await {
             Ok(mut snapshot) => {
-                snapshot.warnings = expiry::warnings(&credentials.validities(), clock::date(clock::now()));
+                snapshot.warnings.extend(expiry::warnings(&credentials.validities(), clock::date(clock::now())));
                 if matches!(request, Request::Status) {
                     snapshot.standing = standings.after(snapshot.rounds_closed).await;
                 }

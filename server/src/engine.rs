@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
-use dp_pvi_protocol::coordinator::{Answered, Begin, Coordinator, Enrolled, Heeded, Record, Rejected, Settings, Stage};
+use dp_pvi_protocol::coordinator::{AheadClients, Answered, Begin, Coordinator, Enrolled, Heeded, Record, Rejected, Settings, Stage};
 use dp_pvi_protocol::driver::{ServeError, Server, StoreError, SummerTrouble};
 use dp_pvi_protocol::message::{Intent, Next, Receipt, ReceiptOutcome, Role, RunOutcome, Signed};
 use dp_pvi_protocol::sum::PayloadCheck;
@@ -105,6 +105,8 @@ struct Engine {
     heard: BTreeMap<ClientId, Instant>,
     /// Whose last hello was refused, and why.
     refused: RefusedHellos,
+    /// Who has seen more of the run than this server.
+    ahead: AheadClients,
     mailbox: Option<Mailbox>,
     /// Counts the time in which this process could answer.
     clock: AttendedClock,
@@ -186,7 +188,6 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
     let (done_sender, done) = oneshot::channel();
     let (alive, gone) = watch::channel(());
     let (waiting, fetched, heard) = (Vec::new(), HashSet::new(), BTreeMap::new());
-    let refused = RefusedHellos::default();
     let mut engine = Engine {
         server,
         telemetry,
@@ -198,7 +199,8 @@ pub(crate) fn start(parts: Parts) -> Result<Started> {
         fetched,
         enrolled,
         heard,
-        refused,
+        refused: RefusedHellos::default(),
+        ahead: AheadClients::default(),
         mailbox,
         clock: AttendedClock::default(),
         began: clock::instant(),
@@ -484,7 +486,7 @@ impl Engine {
             }
             Command::Status { reply } => {
                 let waiting = self.waiting.iter().filter(|waiting| !waiting.ask.reply.is_closed()).map(|waiting| &waiting.client).collect();
-                let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting, refused: &self.refused };
+                let presences = Presences { enrolled: &self.enrolled, heard: &self.heard, waiting, refused, ahead: &self.ahead };
                 let summer = mailbox.as_ref().map(|mailbox| (mailbox.presence(), mailbox.waits()));
                 let snapshot = snapshot::of(server.coordinator(), summer, &presences, &snapshot::Looked { now, instant: heard });
                 batch.keep(Ok(snapshot), reply, telemetry)
@@ -558,6 +560,7 @@ impl Engine {
                 }
                 Err(rejected) => {
                     self.telemetry.rejections.inc();
+                    self.ahead.note(&client, &rejected).iter().for_each(|words| error!("{words}"));
                     drop(ask.reply.send(Err(Refused::Rejected(rejected))));
                 }
             }

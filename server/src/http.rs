@@ -160,7 +160,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
 async fn status_json(State(pages): State<Pages>) -> Response {
     match pages.engine.status().await {
         Ok(mut snapshot) => {
-            snapshot.warnings = expiry::warnings(&pages.credentials.validities(), clock::date(clock::now()));
+            snapshot.warnings.extend(expiry::warnings(&pages.credentials.validities(), clock::date(clock::now())));
             snapshot.standing = pages.standings.after(snapshot.rounds_closed).await;
             match serde_json::to_string(&snapshot) {
                 Ok(text) => ([(header::CONTENT_TYPE, "application/json")], visible_json(&text).into_owned()).into_response(),
@@ -175,7 +175,7 @@ async fn status_page(State(pages): State<Pages>) -> Response {
     match pages.engine.status().await {
         Ok(mut snapshot) => {
             let now = clock::date(clock::now());
-            snapshot.warnings = expiry::warnings(&pages.credentials.validities(), now);
+            snapshot.warnings.extend(expiry::warnings(&pages.credentials.validities(), now));
             snapshot.standing = pages.standings.after(snapshot.rounds_closed).await;
             let page = page(&pages, &snapshot, now);
             ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()

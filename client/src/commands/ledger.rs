@@ -257,7 +257,7 @@ pub fn units(config: &Config, other: OtherUnits, output: Output) -> Result<()> {
 ///
 /// # Errors
 /// [`ClientError::LedgerCorrupt`] for anything that does not fit; [`ClientError::InvalidFile`] for a posterior whose certificate does not hold or is about anything
-/// else than this ledger charged.
+/// else than this ledger charged, and for a transcript of another run than the posterior's.
 pub fn verify(config: &Config, transcript: Option<&Path>, posterior: Option<&Path>, output: Output) -> Result<()> {
     let private = config.private()?;
     let mut ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
@@ -267,6 +267,9 @@ pub fn verify(config: &Config, transcript: Option<&Path>, posterior: Option<&Pat
         if ledger.message(release)?.is_some() {
             attachments += 1;
         }
+    }
+    if let Some((transcript, posterior)) = transcript.zip(posterior) {
+        are_of_one_run(transcript, &predict::document(posterior)?, &config.site.name)?;
     }
     let compared = transcript.map(|file| compare(&mut ledger, &releases, config, file)).transpose()?;
     let proved = posterior.map(|file| certified(&ledger, config, file)).transpose()?;
@@ -324,6 +327,35 @@ pub fn verify(config: &Config, transcript: Option<&Path>, posterior: Option<&Pat
         },
     );
     Ok(())
+}
+
+/// Whether a transcript is that of a posterior's run. Each of two files of different runs may fit the ledger, which has both runs.
+fn are_of_one_run(transcript: &Path, posterior: &PosteriorDocument, site: &ClientId) -> Result<()> {
+    let differs = |words: String| {
+        let message = format!("{words}: give the posterior and the transcript of one run (`dp-pvi-server export --transcript`)").into();
+        Err(ClientError::InvalidFile { file: transcript.to_owned(), message })
+    };
+    let lines = lines(transcript)?;
+    for line in &lines {
+        if line["task"] != posterior.task_hash.as_str() {
+            return differs("is of another task than the posterior".into());
+        }
+        if line["run"] != posterior.run {
+            return differs(format!("is of run {}, and the posterior of run {}", visible(&line["run"].to_string()), posterior.run));
+        }
+    }
+    let rounds = lines.iter().filter(|line| line.get("included").is_some()).count();
+    if u32::try_from(rounds) != Ok(posterior.rounds) {
+        return differs(format!("has {rounds} rounds, and the posterior {}", posterior.rounds));
+    }
+    let answered = lines.last().and_then(|end| end["answered"][site.as_str()].as_u64());
+    let stated = posterior.privacy.iter().find(|statement| statement.site == *site).map(|statement| u64::from(statement.releases));
+    match answered.zip(stated) {
+        Some((answered, stated)) if answered != stated => {
+            differs(format!("says that this site answered {answered} visits, and the posterior {stated}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is known of a run's fallback ε; nothing under local trust.
@@ -441,16 +473,8 @@ struct Included {
 /// the transcript says.
 fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, file: &Path) -> Result<usize> {
     let invalid = |message: Problem| ClientError::InvalidFile { file: file.to_owned(), message };
-    let text = std::fs::read_to_string(file).map_err(|e| invalid(Problem::said(format!("cannot be read ({e})"), e)))?;
-    let rounds: Vec<Round> = serde_json::Deserializer::from_str(&text)
-        .into_iter::<Value>()
-        .filter_map(|value| match value {
-            Ok(value) if value.get("included").is_some() => Some(serde_json::from_value(value)),
-            Ok(_) => None,
-            Err(e) => Some(Err(e)),
-        })
-        .collect::<std::result::Result<_, _>>()
-        .map_err(|e| invalid(Problem::said(format!("is not a transcript as `dp-pvi-server export --transcript` writes it ({e})"), e)))?;
+    let rounds = lines(file)?.into_iter().filter(|line| line.get("included").is_some()).map(serde_json::from_value);
+    let rounds: Vec<Round> = rounds.collect::<std::result::Result<_, _>>().map_err(|e| no_transcript(file, e))?;
     // The round that an update entered and how late it may be, by run and hash.
     let mut theirs = BTreeMap::new();
     let mut runs = BTreeSet::new();
@@ -497,6 +521,18 @@ fn compare(ledger: &mut LedgerView, releases: &[ReleaseId], config: &Config, fil
             format!("the transcript includes in round {round} an update that this ledger never released").into(),
         )),
     }
+}
+
+/// The lines of an exported transcript.
+fn lines(file: &Path) -> Result<Vec<Value>> {
+    let unread = |e| ClientError::InvalidFile { file: file.to_owned(), message: Problem::said(format!("cannot be read ({e})"), e) };
+    let text = std::fs::read_to_string(file).map_err(unread)?;
+    serde_json::Deserializer::from_str(&text).into_iter().collect::<std::result::Result<_, _>>().map_err(|e| no_transcript(file, e))
+}
+
+fn no_transcript(file: &Path, e: serde_json::Error) -> ClientError {
+    let words = format!("is not a transcript as `dp-pvi-server export --transcript` writes it ({e})");
+    ClientError::InvalidFile { file: file.to_owned(), message: Problem::said(words, e) }
 }
 
 /// Hash of a stored update.

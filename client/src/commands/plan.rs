@@ -31,7 +31,7 @@ const MOST_RUNS: u64 = 1000;
 /// Prints what a run of the task costs, what is left, and the hash to approve.
 ///
 /// # Errors
-/// Server, task, ledger.
+/// Server, task, ledger. [`ClientError::Data`], after the plan is printed: with its records as they are, the data set is halted.
 pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64], Option<u32>), output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
@@ -54,8 +54,12 @@ pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64],
     if on_disk == OnDisk::NotYet {
         plan.objections.push("the data set has no ledger yet: dp-pvi-client ledger create".into());
     }
+    let halted = screen::outlook(config);
+    if let Err(words) = &halted {
+        plan.objections.push(words.to_string());
+    }
     output.object(|| plan.json(), || plan.text());
-    Ok(())
+    halted
 }
 
 /// A local copy of the resolved task (`dp-pvi-server check -o FILE` writes it).
@@ -339,9 +343,6 @@ fn objections(
     }
     if !config.policy.allow_trust.contains(&task.privacy.trust) {
         object(format!("[policy] allow_trust does not list {}", name_of(&task.privacy.trust)));
-    }
-    if screen::is_halted(config)? {
-        object("the data set is halted: too many of its records contribute nothing (`dp-pvi-client data inspect` says why, `data confirm` opens it)".into());
     }
     let most = task.most_units().map_err(|e| ClientError::Version(Problem::of(e)))?;
     if private.nominal_units > most {

@@ -445,6 +445,21 @@ fn both_sides_ledgers_are_compared() {
     site.run(&arguments).expect(11, "twice");
     write(&file, "{");
     site.run(&arguments).expect(4, "transcript");
+    // Beside a posterior it is the transcript of that run, although the ledger may have the other one as well.
+    let posterior = site.path("posterior.json");
+    let document = PosteriorDocument::new(&open_task(), 1, 2, &[37.5, -40.0, 25.0, 100.0], Vec::new(), Vec::new()).unwrap();
+    write(&posterior, document.to_json());
+    let both = [&arguments[..], &["--posterior", posterior.to_str().unwrap()]].concat();
+    let refused = |transcript: &str, words: &str| {
+        write(&file, transcript);
+        site.run(&both).expect(4, words);
+    };
+    let (whole, task) = ([&first[..], &second].concat(), open_task().hash().to_string());
+    refused(&whole.replace(&task, &task.chars().rev().collect::<String>()), "is of another task than the posterior");
+    refused(&whole.replace("\"run\":1", "\"run\":3"), "is of run 3, and the posterior of run 1");
+    refused(&first, "has 1 rounds, and the posterior 2");
+    // Of one run: what is wrong then is the posterior's.
+    refused(&whole, "posterior.json: it has no statement for hospital-1");
 }
 
 #[test]

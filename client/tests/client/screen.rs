@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{Site, write};
+use crate::common::{Site, private_task, write};
 
 /// So many good records, and then these.
 fn records(good: usize, others: &[&str]) -> String {
@@ -28,10 +28,34 @@ fn a_hospital_of_which_nothing_can_be_read_waits_for_its_operator() {
     // It stays so whatever the records become, until somebody has said so.
     write(&site.path("cohort.csv"), records(4, &[]));
     site.run(&["run"]).expect(10, "an earlier start found");
+    let file = site.path("task.json");
+    write(&file, private_task(0.5).to_bytes());
+    let planned = site.run(&["plan", "--task", file.to_str().unwrap()]).expect(10, "an earlier start found").stdout;
+    assert!(planned.contains("refused data: this data set is halted: an earlier start found"), "{planned}");
     let confirmed = site.run(&["data", "confirm"]).expect(0, "").stdout;
     assert!(confirmed.contains("0 of 4 records contribute nothing"), "{confirmed}");
     site.run(&["run"]).expect(5, "localhost:1");
     site.run(&["check", "--offline"]).expect(0, "");
+}
+
+/// `plan` looks before a start does, with the code of `check`, and halts nothing.
+#[test]
+fn a_plan_says_before_a_start_that_the_data_set_would_be_halted() {
+    let site = Site::new();
+    let file = site.path("task.json");
+    write(&file, private_task(0.5).to_bytes());
+    let plan = ["plan", "--task", file.to_str().unwrap(), "--format", "json"];
+    write(&site.path("cohort.csv"), records(1, &["50,nein", "60,ja", "70,ja"]));
+    site.run(&["check", "--offline"]).expect(10, "");
+    let planned = site.run(&plan).expect(10, "3 of 4 records contribute nothing").stdout;
+    // The plan, then the error.
+    let planned: serde_json::Value = serde_json::from_str(planned.lines().next().unwrap()).unwrap();
+    assert!(planned["objections"].to_string().contains("this data set is halted") && planned["would_run"] == false, "{planned}");
+    write(&site.path("cohort.csv"), records(5, &[]));
+    site.run(&plan).expect(0, "");
+    // Where the records are not, whoever may look gets the plan.
+    fs::remove_file(site.path("cohort.csv")).unwrap();
+    site.run(&plan).expect(0, "the records cannot be read");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub mod survival_regression;
 pub mod weibull_regression;
 
 pub use bounds::{BlockBounds, Bounds, Lengths, PredictorBounds, Ranges};
-pub use model::{ModelEntry, ModelFamily, ModelOptions, ModelSpec};
+pub use model::{MODEL_KEYS, ModelEntry, ModelFamily, ModelOptions, ModelSpec};
 pub use response::PredictorScale;
 pub use rules::{LearnedScale, ModelRules};
 

@@ -11,8 +11,12 @@ use serde_json::Value;
 
 use crate::registry::Named;
 use crate::spec::TaskError;
-use crate::spec::check::invalid;
+use crate::spec::check::settings;
 use crate::{MODELS, ModelRules};
+
+/// The keys of `[model]` that every family has.
+pub const MODEL_KEYS: &[&str] =
+    &["family", "approximation", "prior_mean", "prior_scale", "formula", "outcome", "sites", "weights", "priors"];
 
 /// A model: its options in a resolved task, where every number is explicit, and what they say by [`ModelRules`].
 ///
@@ -207,10 +211,8 @@ pub(crate) trait Entry: ModelOptions {
 impl<T: ModelOptions> Entry for T {}
 
 fn resolve<T: ModelOptions>(table: &toml::Table) -> Result<ModelSpec, TaskError> {
-    match table.clone().try_into() {
-        Ok(written) => T::explicit(written).map(ModelSpec::from),
-        Err(error) => invalid(&format!("[model] family = \"{}\": {}", T::NAME, error.to_string().trim_end())),
-    }
+    let written = settings(table, "[model]", &format!("family = \"{}\"", T::NAME), MODEL_KEYS)?;
+    T::explicit(written).map(ModelSpec::from)
 }
 
 fn read<T: ModelOptions>(options: Fields) -> Result<ModelSpec, serde_json::Error> {

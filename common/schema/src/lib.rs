@@ -9,6 +9,7 @@ mod csv;
 pub mod dates;
 pub mod fill;
 pub mod formula;
+mod plain;
 pub mod public;
 pub mod published;
 mod raw;
@@ -346,6 +347,7 @@ impl Schema {
     /// # Errors
     /// See [`SchemaError`].
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
+        plain::check(text)?;
         match content::parse(text)? {
             Some(schema) => Ok(schema),
             None => raw::parse(text),

@@ -417,6 +417,14 @@ fn checked_category(rule: CategoryRule) -> Result<CategoryRule, String> {
     if let Some(value) = first_repeated(listed) {
         return Err(format!("the level `{value}` is listed twice in `values`: list it once"));
     }
+    // Cells with a truth value are found without regard to capital letters, and could be either.
+    let truths: Vec<String> =
+        rule.values.iter().filter(|value| text::is_truth(value.as_bytes())).map(|value| value.to_ascii_lowercase()).collect();
+    if let Some(value) = first_repeated(truths.iter().map(String::as_str)) {
+        return Err(format!(
+            "the level `{value}` is listed twice in `values`, in capital and in small letters, which programs write for one truth value: list it once"
+        ));
+    }
     if rule.matching == Matching::Number {
         let mut numbers: Vec<f64> = Vec::with_capacity(rule.values.len());
         for value in &rule.values {

@@ -137,6 +137,9 @@ fn a_label_of_several_classes_lists_each_once() {
         ("[\"a\", \"\"]", "is missing"),
         ("[\"a\", \" a\"]", "`a` is listed twice"),
         ("[\"3\", \"3.0\"]", "`3` is listed twice"),
+        // A cell `True` could be either.
+        ("[\"true\", \"TRUE\"]", "`true` is listed twice in `values`, in capital and in small letters"),
+        ("[\"true\", \"False\", \"false\"]", "`false` is listed twice"),
     ] {
         let error = schema(values).unwrap_err().to_string();
         assert!(error.contains("column `ward`") && error.contains(problem), "{error}");

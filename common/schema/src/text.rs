@@ -51,6 +51,13 @@ fn ascii_digit(character: char) -> char {
     before.filter(|digit| *digit < 10).and_then(|digit| char::from_digit(digit, 10)).unwrap_or(character)
 }
 
+/// Whether a text can be printed in one line as it is: no control character, nothing that turns the direction of writing, no line separator.
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}');
+    !text.chars().any(|c| c.is_control() || turns(c))
+}
+
 /// The composed form (NFC).
 #[must_use]
 pub fn composed(text: &str) -> Cow<'_, str> {

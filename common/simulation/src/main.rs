@@ -251,6 +251,7 @@ fn main() -> ExitCode {
             &mut Printer { out: &mut out, format: arguments.format },
         ),
         Command::Question(question) => {
+            question.reads().into_iter().for_each(dp_pvi_programs::outputs::needs);
             question.answer(&mut out, arguments.format == Format::Json, dp_pvi_programs::outputs::write).map_err(Failure::from)
         }
         Command::Tune { file, data, plan, ledger, no_ledger: _, budget_epsilon, budget_delta } => {

@@ -176,6 +176,23 @@ fn a_false_claim_that_fits_everything_is_refused() {
     assert!(matches!(read(&file).unwrap().prove(), Err(Refusal::Claim(_))));
 }
 
+/// Whoever asks for help gets it, with every exit code that the program has.
+#[test]
+fn help_names_the_files_and_the_exit_codes() {
+    for flag in ["-h", "--help"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-verify")).arg(flag).output().unwrap();
+        let words = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words}");
+        for part in ["usage: dp-pvi-verify FILE [TRANSCRIPT]", "posterior.json", "export --transcript", "account --certificate"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        let codes = words.split_once("exit codes: ").unwrap().1;
+        for code in ["0 ", "1 ", "2 ", "4 ", "12 "] {
+            assert!(codes.contains(code), "{code}: {words}");
+        }
+    }
+}
+
 #[test]
 fn no_text_of_the_file_that_nothing_binds_is_printed() {
     let place = std::env::temp_dir().join(format!("dp-pvi-verify-{}", std::process::id()));
@@ -223,6 +240,8 @@ fn no_text_of_the_file_that_nothing_binds_is_printed() {
     assert!(code == Some(0) && words.contains("visits: \"sum\\u009b1F\\u202e\\u2028\\u007f\\udb40\\udc41 \u{e9}\\n\"\n"), "{words}");
     assert_eq!(says(&[]).0, Some(2));
     assert_eq!(says(&["", "", ""]).0, Some(2));
+    let (code, words) = says(&[&alone, &transcript(&local)]);
+    assert!(code == Some(1) && words.contains("beside a transcript give a posterior.json"), "{words}");
     std::fs::remove_dir_all(&place).unwrap();
 }
 
@@ -288,7 +307,10 @@ fn sites_visits_and_rounds_are_those_of_the_transcript() {
     refused("{", "none, as");
     refused(&lines[..10].join("\n"), "no line about the end");
     refused(&gap, "no unbroken chain");
-    refused(&whole.replacen("\"run\":3", "\"run\":4", 1), "another run or task");
+    refused(&whole.replace("\"run\":3", "\"run\":4"), "the transcript is of run 4, not 3");
+    refused(&whole.replacen("\"run\":3", "\"run\":4", 1), "the transcript is of run 4");
+    let task = given["task_hash"].as_str().unwrap();
+    refused(&whole.replace(task, &task.chars().rev().collect::<String>()), "another task than the posterior");
     refused(&whole.replacen("\"previous\":\"h5\"", "\"previous\":\"h4\"", 1), "no unbroken chain");
     refused(&whole.replacen("\"lambda_before\":\"l5\"", "\"lambda_before\":\"l4\"", 1), "no unbroken chain");
     refused(&whole.replacen("\"client\":\"b\"", "\"client\":\"c\"", 1), "an update of nobody");

@@ -74,6 +74,7 @@ impl Output {
 
     /// The answer to a question.
     pub(super) fn question(self, question: &Question) -> Result<()> {
+        question.reads().into_iter().for_each(dp_pvi_programs::outputs::needs);
         let mut answer = Vec::new();
         let answered = question.answer(&mut answer, self.json, dp_pvi_programs::outputs::write);
         self.raw(&answer)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::ScheduleSpec;
-use dp_pvi_protocol::coordinator::{Coordinator, Lack, Rejected, Stage};
+use dp_pvi_protocol::coordinator::{AheadClients, Coordinator, Lack, Rejected, Stage};
 use dp_pvi_protocol::message::{RefusalReason, Role, RunOutcome};
 use dp_pvi_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub struct Snapshot {
     pub absent: BTreeMap<ClientId, Role>,
     /// Clients whose last hello was refused, and why: one for each that is enrolled, since this process started.
     pub refused_hellos: BTreeMap<ClientId, RefusedHello>,
-    /// What an operator should know beside the run: certificates that end soon.
+    /// What an operator should know beside the run: certificates that end soon, a state that is an old copy.
     pub warnings: Vec<String>,
     /// The second party of an aggregated run.
     pub summer: Option<SummerView>,
@@ -222,6 +222,8 @@ pub(super) struct Presences<'a> {
     pub(super) waiting: BTreeSet<&'a ClientId>,
     /// Whose hello was refused.
     pub(super) refused: &'a RefusedHellos,
+    /// Who has seen more of the run than this server.
+    pub(super) ahead: &'a AheadClients,
 }
 
 /// When a snapshot is taken: by the clock of deadlines, and by the one that measures.
@@ -286,7 +288,7 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<(Presence, bool)>, pr
         members: members.collect(),
         absent,
         refused_hellos: presences.refused.shown(presences.enrolled, at.instant),
-        warnings: Vec::new(),
+        warnings: presences.ahead.words(),
         summer: summer.map(|(state, asked)| SummerView { state, last_round, asked }),
         reason: coordinator.end_reason(),
         lacks_summer: matches!(coordinator.stage(), Stage::Suspended { lack: Lack::Summer, .. }),

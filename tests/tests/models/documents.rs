@@ -131,9 +131,9 @@ fn every_task_of_the_table_is_read_as_it_was_written() {
 /// Name of a row, and what is said of a key that nobody knows: in `task.toml`, and in a document.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("linear-regression", "expected `noise_sd`", "expected `noise_sd`"),
-    ("logistic-regression", "there are no fields", "there are no fields"),
-    ("probit-regression", "there are no fields", "there are no fields"),
-    ("poisson-regression", "there are no fields", "there are no fields"),
+    ("logistic-regression", "it has no settings of its own", "there are no fields"),
+    ("probit-regression", "it has no settings of its own", "there are no fields"),
+    ("poisson-regression", "it has no settings of its own", "there are no fields"),
     ("negative-binomial-regression", "expected `dispersion`", "expected `dispersion`"),
     (
         "robust-regression",
@@ -204,10 +204,13 @@ fn unknown_and_missing_keys_are_refused_by_name() {
     for (name, written, resolved) in KNOWN {
         let family = model(name).kind();
         let found = refused(name, |text| text.replace("[model]\n", "[model]\ncolour = \"red\"\n"));
-        assert_eq!(found, format!("task: [model] family = \"{family}\": unknown field `colour`, {written}"));
+        let always = "; every [model] has family, approximation, prior_mean, prior_scale, formula, outcome, sites, weights, priors";
+        assert_eq!(found, format!("task: [model] family = \"{family}\": unknown field `colour`, {written}{always}"));
         let found = unread(name, |text| text.replace("\"family\":", "\"colour\": 1,\n    \"family\":"));
         assert!(found.starts_with(&format!("unknown field `colour`, {resolved} at line ")), "{name}: {found}");
     }
+    let beside = refused("linear-regression", |text| text.replace("[pvi]\n", "[pvi]\ncolour = \"red\"\n"));
+    assert!(beside.contains("unknown field `colour`, ") && beside.contains("; every [pvi] has schedule, rounds, sweeps, "), "{beside}");
     let written = |from: &str, to: &str| refused("linear-regression", |text| text.replace(from, to));
     assert!(
         written("noise_sd = 0.7\n", "")

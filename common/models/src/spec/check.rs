@@ -4,6 +4,7 @@ use dp_pvi_accounting::ClipNorm;
 use dp_pvi_names::LatticeOverflow;
 
 use dp_pvi_schema::{LabelKind, Schema, SchemaError};
+use serde::de::DeserializeOwned;
 
 /// Why a document is not a task of this engine.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +55,19 @@ pub fn require(condition: bool, otherwise: &str) -> Result<(), TaskError> {
 /// The refusal.
 pub fn invalid<T>(message: &str) -> Result<T, TaskError> {
     Err(TaskError::Invalid(message.to_owned()))
+}
+
+/// The settings of a family or an update, `of`, from what is written in a section beside the keys that it has whatever they are.
+///
+/// # Errors
+/// A key that nobody knows, or a value of the wrong kind. Of a key the words name all that there are: it may be one of either with a slip in it.
+pub fn settings<T: DeserializeOwned>(written: &toml::Table, section: &str, of: &str, always: &[&str]) -> Result<T, TaskError> {
+    written.clone().try_into().or_else(|error: toml::de::Error| {
+        let words = error.to_string().trim_end().replace(", there are no fields", ", it has no settings of its own");
+        let unknown = |key: &String| words.starts_with(&format!("unknown field `{key}`")) && !words.contains('\n');
+        let beside = if written.keys().any(unknown) { format!("; every {section} has {}", always.join(", ")) } else { String::new() };
+        invalid(&format!("{section} {of}: {words}{beside}"))
+    })
 }
 
 /// A number of `dp-pvi-privacy`, or why it is none.

@@ -80,8 +80,6 @@ impl DesignSpec {
 pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaError> {
     let schema = Schema::parse(text)?;
     let Some(DesignSpec { formula, sites, weights, without_intercept, .. }) = design else { return Ok(schema) };
-    // What is wrong with a formula is said with names of columns.
-    texts::plain_texts(&schema).map_err(|words| SchemaError::Whole(words.into()))?;
     let schema = schema.with_formula(formula, sites)?;
     let schema = if *without_intercept { schema.without_intercept() } else { schema };
     match weights {

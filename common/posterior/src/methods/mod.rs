@@ -59,7 +59,7 @@ use self::divided::{Divided, Undividable};
 use self::noise_aware::{Absent, Contribution, History, Posterior};
 use self::rehearsal::{NotForecast, Sent, Stage};
 use dp_pvi_math::damping::Damping;
-use dp_pvi_models::spec::check::{checked, invalid};
+use dp_pvi_models::spec::check::{checked, invalid, settings};
 use dp_pvi_models::spec::{ScheduleSpec, TaskError};
 
 /// Local updates.
@@ -501,13 +501,24 @@ impl Display for UpdateSpec {
     }
 }
 
+/// The keys of `[pvi]` that every update has.
+pub(crate) const PVI_KEYS: &[&str] = &[
+    "schedule",
+    "rounds",
+    "sweeps",
+    "max_staleness",
+    "damping",
+    "expected_sites",
+    "expected_units",
+    "release_tick_seconds",
+    "end_early",
+    "update",
+];
+
 impl Resolving<'_> {
     /// The update's options, no other key left.
     pub(crate) fn options<T: DeserializeOwned>(&self, update: &str) -> Result<T, TaskError> {
-        match self.options.clone().try_into() {
-            Ok(options) => Ok(options),
-            Err(error) => invalid(&format!("[pvi] update = \"{update}\": {}", error.to_string().trim_end())),
-        }
+        settings(self.options, "[pvi]", &format!("update = \"{update}\""), PVI_KEYS)
     }
 
     /// Refuses an update with which the task contradicts itself or cannot be computed.

@@ -1,13 +1,14 @@
 //! `task.toml`, and how it becomes a resolved task.
 
 use dp_pvi_accounting::{Delta, Epsilon, PrivacyUnit, Relation};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::{
     Approximation, DesignSpec, ENGINE, EarlyEndSpec, FORMAT, PriorSpec, PrivacySpec, RawAggregation, ResolvedTask, ScheduleSpec, TaskError,
     Trust, UpdateSpec, WeightsSpec,
 };
-use crate::methods::{Resolving, UpdateKind};
+use crate::methods::{PVI_KEYS, Resolving, UpdateKind};
 use dp_pvi_math::damping::Damping;
 use dp_pvi_models::ModelFamily;
 use dp_pvi_models::spec::TermPrior;
@@ -106,7 +107,7 @@ pub struct RawSchema {
 
 /// `[pvi]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "toml::Table")]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct RawPvi {
     /// `sequential`, `synchronous` or `asynchronous`.
     pub schedule: ScheduleKind,
@@ -129,7 +130,8 @@ pub struct RawPvi {
     pub end_early: Option<EarlyEndSpec>,
     /// What a site computes.
     pub update: UpdateKind,
-    /// Options of the update.
+    /// Options of the update: all other keys.
+    #[serde(skip)]
     pub options: toml::Table,
 }
 
@@ -369,23 +371,12 @@ impl RawTask {
 
 impl RawModel {
     /// The keys of `[model]` that every likelihood has.
-    pub const KEYS: &[&str] = &["family", "approximation", "prior_mean", "prior_scale", "formula", "outcome", "sites", "weights", "priors"];
+    pub const KEYS: &[&str] = dp_pvi_models::MODEL_KEYS;
 }
 
 impl RawPvi {
     /// The keys of `[pvi]` that every update has.
-    pub const KEYS: &[&str] = &[
-        "schedule",
-        "rounds",
-        "sweeps",
-        "max_staleness",
-        "damping",
-        "expected_sites",
-        "expected_units",
-        "release_tick_seconds",
-        "end_early",
-        "update",
-    ];
+    pub const KEYS: &[&str] = PVI_KEYS;
 }
 
 /// The keys of `[model]` that every likelihood has.
@@ -412,72 +403,36 @@ impl TryFrom<toml::Table> for RawModel {
         let (common, options) = split(table, Self::KEYS);
         let CommonModel { family, approximation, prior_mean, prior_scale, formula, outcome, sites, weights, priors } = read(common)?;
         let formula = match (formula, outcome) {
-            (Some(_), Some(_)) => {
-                return Err("`outcome` and `formula` both say what is predicted: leave `outcome` out, the formula has it before `~`".into());
-            }
+            (Some(formula), Some(outcome)) => Some(with_outcome(&formula, &outcome)?),
             (formula, None) => formula,
-            (None, Some(outcome)) => Some(of_outcome(&outcome)?),
+            (None, Some(outcome)) => Some(with_outcome("~ .", &outcome)?),
         };
         Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors, options })
     }
 }
 
-/// The keys of `[pvi]` that every update has.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CommonPvi {
-    schedule: ScheduleKind,
-    rounds: Option<Rounds>,
-    sweeps: Option<u32>,
-    max_staleness: Option<u32>,
-    damping: Option<Damping>,
-    expected_sites: Option<u32>,
-    expected_units: Option<u64>,
-    release_tick_seconds: Option<u64>,
-    end_early: Option<EarlyEndSpec>,
-    update: UpdateKind,
-}
-
-impl TryFrom<toml::Table> for RawPvi {
-    type Error = String;
-
-    fn try_from(table: toml::Table) -> Result<Self, String> {
-        let (common, options) = split(table, Self::KEYS);
-        let CommonPvi {
-            schedule,
-            rounds,
-            sweeps,
-            max_staleness,
-            damping,
-            expected_sites,
-            expected_units,
-            release_tick_seconds,
-            end_early,
-            update,
-        } = read(common)?;
-        Ok(Self {
-            schedule,
-            rounds,
-            sweeps,
-            max_staleness,
-            damping,
-            expected_sites,
-            expected_units,
-            release_tick_seconds,
-            end_early,
-            update,
-            options,
-        })
+impl<'de> Deserialize<'de> for RawPvi {
+    fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+        let (common, options) = split(toml::Table::deserialize(document)?, Self::KEYS);
+        // The derived function, which knows the keys of all updates.
+        let read = Self::deserialize(common).map_err(|e| D::Error::custom(e.to_string().trim_end()))?;
+        Ok(Self { options, ..read })
     }
 }
 
-/// The formula in which all other columns predict this one; of a survival time the text is `Surv(…)`.
-fn of_outcome(outcome: &str) -> Result<String, String> {
-    match outcome.trim() {
-        "" => Err("`outcome` is empty: name the column that is predicted".into()),
-        text if text.contains('~') => Err("`outcome` is a column's name: a text with `~` is a formula, `formula = …`".into()),
-        text if text.starts_with("Surv(") || text.starts_with('`') => Ok(format!("{text} ~ .")),
-        name => Ok(format!("{} ~ .", dp_pvi_schema::formula::in_formula(name))),
+/// The formula, with this outcome where it names none; of a survival time the outcome is `Surv(…)`.
+fn with_outcome(formula: &str, outcome: &str) -> Result<String, String> {
+    let outcome = match outcome.trim() {
+        "" => return Err("`outcome` is empty: name the column that is predicted".into()),
+        text if text.contains('~') => return Err("`outcome` is a column's name: a text with `~` is a formula, `formula = …`".into()),
+        text if text.starts_with("Surv(") || text.starts_with('`') => text.to_owned(),
+        name => dp_pvi_schema::formula::in_formula(name),
+    };
+    let Some((before, _)) = formula.split_once('~') else { return Ok(formula.to_owned()) };
+    match before.trim() {
+        "" => Ok(format!("{outcome} {}", formula.trim())),
+        named if named == outcome => Ok(formula.to_owned()),
+        named => Err(format!("`outcome` says {outcome}, and the formula {named}: what is predicted stands in one place")),
     }
 }
 

@@ -191,6 +191,18 @@ fn unprotected_tasks_have_an_unprotected_event() {
     assert_eq!(task.prior_natural().len(), 5);
 }
 
+/// `outcome` and a formula go together where they say the same; a formula without an outcome takes the one that is named.
+#[test]
+fn a_formula_and_the_outcome_agree() {
+    let asked = |model: &str| resolve(&private(&[("outcome = \"died\"\n", model)]), SCHEMA);
+    let expected = asked("formula = \"died ~ .\"\n").unwrap().hash();
+    for same in ["formula = \"died ~ .\"\noutcome = \"died\"\n", "formula = \"~ .\"\noutcome = \"`died`\"\n", "outcome = \"died\"\n"] {
+        assert_eq!(asked(same).unwrap().hash(), expected, "{same}");
+    }
+    let error = asked("formula = \"age ~ .\"\noutcome = \"died\"\n").unwrap_err().to_string();
+    assert!(error.contains("`outcome` says died, and the formula age"), "{error}");
+}
+
 #[test]
 fn linear_regression_needs_its_own_numbers() {
     let refused = |text: &str, schema: &str| resolve(text, schema).unwrap_err().to_string();

@@ -13,6 +13,7 @@
 //! memory is ahead of the disk then.
 
 mod aggregated;
+mod ahead;
 mod attendance;
 mod early_end;
 mod operator;
@@ -33,6 +34,7 @@ use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
 
 use dp_pvi_secagg::transcript::SignedEntry;
 
+pub use self::ahead::AheadClients;
 pub use self::record::{Control, Record};
 use self::run::{Given, Open, Phase, Progress, Run};
 use self::suspension::Waits;

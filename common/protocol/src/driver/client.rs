@@ -86,6 +86,10 @@ pub async fn drive_site<S: ChargeStore, K: RowSigner>(
                     if charter && matches!(error, SiteError::Unapproved(_) | SiteError::Aggregation(_)) {
                         withdraw_for(participant, &error, transport).await;
                     }
+                    // Asked for what comes after those rounds, the server finds that it lacks them, and tells its operator.
+                    if let SiteError::ServerBehind { seen } = error {
+                        let _ = transport.next(seen).await;
+                    }
                     return Err(error.into());
                 }
             };

@@ -133,6 +133,15 @@ pub enum SiteError {
     /// The server breaks the protocol: forked, rolled back, or asking for more than the task says.
     #[error("the server is not to be trusted in this run: {0}; nothing more is computed or sent")]
     Server(&'static str),
+    /// The server opens a round that came before one in which this site reserved: every round before that one was closed then.
+    #[error(
+        "the server is not to be trusted in this run: it is behind this site's own ledger, which knows {seen} closed rounds: it runs from an old \
+         copy; nothing more is computed or sent"
+    )]
+    ServerBehind {
+        /// Rounds that were closed when this site reserved last.
+        seen: u32,
+    },
     /// The transcript has an update of this site that its ledger does not have.
     #[error("round {round} has an update of this site that its ledger does not know: the ledger is an old copy; restore the latest one")]
     Forgotten {

@@ -579,8 +579,10 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
         let header = joined.chain.open(start)?;
         let hash = start.header.hash();
         let before = joined.visit;
-        if joined.headers.range(header.round + 1..).next().is_some() {
-            return Err(SiteError::Server("it is behind this site's own ledger: it runs from an old copy"));
+        if let Some((&seen, _)) = joined.headers.last_key_value()
+            && seen > header.round
+        {
+            return Err(SiteError::ServerBehind { seen });
         }
         if joined.headers.get(&header.round).is_some_and(|known| *known != hash) {
             return Err(SiteError::Server("it opened one round in two different ways"));

@@ -10,7 +10,7 @@ use ed25519_dalek::SigningKey;
 
 use super::*;
 use crate::aggregation::member::AggregationPolicy;
-use crate::coordinator::Peer;
+use crate::coordinator::{Peer, Rejected};
 use crate::message::{
     Hello, InvalidMessage, Next, Receipt, ReceiptOutcome, RoundHeader, RoundStart, RunOutcome, TranscriptEntry, Update, Welcome, end_mark,
     vector_hash,
@@ -260,7 +260,10 @@ fn a_server_behind_the_sites_ledger_is_refused() {
     desk.coordinator = crate::coordinator::Coordinator::restore(settings(&synchronous(3, 2)), before).unwrap();
     let mut site = site("a", &disk);
     welcome(&mut site, &mut desk).unwrap();
-    refused(site.on_next(next(&start)), "old copy");
+    let error = site.on_next(next(&start)).unwrap_err();
+    assert!(matches!(error, SiteError::ServerBehind { seen: 1 }) && error.to_string().contains("old copy"), "{error}");
+    // What the driver asks then: the server finds what it lacks.
+    assert_eq!(desk.coordinator.next_for(&client("a"), 1).unwrap_err(), Rejected::AheadOfServer { seen: 1, here: 0 });
 }
 
 #[test]

@@ -161,6 +161,8 @@ impl AccountError {
             | Self::Events(_)
             | Self::Query(_)
             | Self::Certificate(_) => 2,
+            // What stands there is needed.
+            Self::Write { error, .. } if error.kind() == std::io::ErrorKind::InvalidInput => 2,
             Self::Read { .. } => 4,
             Self::Write { .. } | Self::Print(_) => 12,
             Self::Refused(_) | Self::Json(_) => 1,
@@ -169,17 +171,22 @@ impl AccountError {
 }
 
 impl Question {
+    /// The file that the question reads, which no output may take the place of.
+    #[must_use]
+    pub fn reads(&self) -> Option<&Path> {
+        match self {
+            Self::Account { queries, events, .. } => queries.as_deref().or(events.as_deref()),
+            Self::Calibrate { .. } => None,
+            Self::Plan { task, .. } => Some(task.as_path()),
+        }
+    }
+
     /// Answers on `out`: as sentences, or as JSON, one object a line. Files that the question names are written by `file`.
     ///
     /// # Errors
     /// What is wrong with the question, or with a file that it names.
     pub fn answer(&self, out: &mut dyn Write, json: bool, file: WriteFile) -> Result<(), AccountError> {
-        let read = match self {
-            Self::Account { queries, events, .. } => queries.as_deref().or(events.as_deref()),
-            Self::Calibrate { .. } => None,
-            Self::Plan { task, .. } => Some(task.as_path()),
-        };
-        let mut print = Printer { out, json, file, read };
+        let mut print = Printer { out, json, file };
         patiently(|row| self.answered(&mut print, row))
     }
 
@@ -216,8 +223,6 @@ struct Printer<'a> {
     out: &'a mut dyn Write,
     json: bool,
     file: WriteFile,
-    /// What the question reads.
-    read: Option<&'a Path>,
 }
 
 impl Printer<'_> {
@@ -228,10 +233,6 @@ impl Printer<'_> {
 
     /// Writes a file that the question names.
     fn file(&mut self, file: &Path, bytes: &[u8]) -> Result<(), AccountError> {
-        let place = |path: &Path| path.canonicalize().ok();
-        if self.read.and_then(place).is_some_and(|read| place(file) == Some(read)) {
-            return Err(AccountError::Usage("an output is the file that is read: name another one"));
-        }
         // What was printed comes first where both are one place.
         self.out.flush()?;
         (self.file)(file, bytes).map_err(|error| AccountError::Write { path: file.to_owned(), error })

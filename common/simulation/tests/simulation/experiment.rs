@@ -438,3 +438,24 @@ fn the_survival_study_runs_on_generated_files_and_reports_concordance() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(9) && error.contains("lower [task.aggregation] max_units"), "{error}");
 }
+
+/// Under whatever name: a certificate in place of the questions would be their end.
+#[test]
+fn no_answer_takes_the_place_of_the_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let events = "GaussianDpEvent(noise_multiplier=5.0)";
+    std::fs::write(at("events"), events).unwrap();
+    std::fs::hard_link(at("events"), at("second")).unwrap();
+    std::os::unix::fs::symlink(at("events"), at("link")).unwrap();
+    for output in ["events", "second", "link"].map(at) {
+        for flag in ["--curves", "--plot", "--certificate"] {
+            let ended = simulate(&["account", "--events", &at("events"), "--relation", "add-remove", flag, &output]);
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert!(ended.status.code() == Some(2) && said.contains("name another file"), "{flag}: {said}");
+            assert_eq!(std::fs::read_to_string(at("events")).unwrap(), events);
+        }
+    }
+    let ended = simulate(&["account", "--events", &at("events"), "--relation", "add-remove", "--curves", &at("curves.csv")]);
+    assert!(ended.status.success() && std::fs::metadata(at("curves.csv")).is_ok());
+}

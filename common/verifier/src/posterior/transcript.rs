@@ -43,7 +43,8 @@ impl Transcript {
     pub(super) fn read(file: &[u8], task: &str, run: u32) -> Result<Self, Unproved> {
         let lines = serde_json::Deserializer::from_slice(file).into_iter().collect::<Result<Vec<Line<'_>>, _>>();
         let Ok(lines) = lines else { return refused("the transcript is none, as `dp-pvi-server export --transcript` writes it") };
-        demand(lines.iter().all(|line| line.task == task && line.run == run), "the transcript is of another run or task")?;
+        demand(lines.iter().all(|line| line.task == task), "the transcript is of another task than the posterior")?;
+        lines.iter().try_for_each(|line| demand(line.run == run, format!("the transcript is of run {}, not {run}", line.run)))?;
         let Some((end, rounds)) = lines.split_last() else { return refused("the transcript is empty") };
         let Some(answered) = &end.answered else { return refused("the transcript has no line about the end: export it again") };
         let answered: BTreeMap<_, _> = answered.numbers()?.into_iter().collect();
@@ -57,7 +58,6 @@ impl Transcript {
         }
         let known = rounds.iter().flat_map(|line| &line.included).all(|included| answered.contains_key(&included.client));
         demand(known, "the transcript has an update of nobody")?;
-        let rounds = u32::try_from(rounds.len()).unwrap_or(u32::MAX);
-        Ok(Self { rounds, answered: answered.into_iter().collect() })
+        Ok(Self { rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX), answered: answered.into_iter().collect() })
     }
 }

@@ -206,6 +206,24 @@ fn a_missing_approval_is_waited_for_until_the_start_deadline() {
     assert!(matches!(desk.coordinator.stage(), Stage::Open { .. }), "all were approved and came back");
 }
 
+/// A budget with a slip in it that was mended: the site's next hello takes its refusal back, also where the server was restarted meanwhile.
+#[test]
+fn a_site_that_refused_for_good_and_comes_back_is_asked_again() {
+    let task = synchronous(9, 2);
+    for reason in [RefusalReason::Budget, RefusalReason::Policy] {
+        let mut desk = Desk::joined(&task);
+        withdraw(&mut desk, "c", reason);
+        assert!(desk.coordinator.members()[&client("c")].withdrawn && desk.round("c").is_none());
+        restart(&mut desk, &task);
+        desk.hello("c").unwrap();
+        restart(&mut desk, &task);
+        assert!(!desk.coordinator.members()[&client("c")].withdrawn);
+        assert!(desk.round("c").is_some(), "{reason:?}: in the round that is open");
+        drop(["a", "b", "c"].map(|name| desk.submit(name, &DELTA).unwrap()));
+        assert_eq!(outcomes(&desk), [RoundOutcome::Complete]);
+    }
+}
+
 #[test]
 fn rounds_that_too_many_sites_refuse_end_the_run_and_say_so() {
     let mut desk = Desk::joined(&synchronous(3, 2));

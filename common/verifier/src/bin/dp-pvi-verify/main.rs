@@ -1,15 +1,14 @@
-//! `dp-pvi-verify FILE [TRANSCRIPT]`: says whether a certificate holds, or what a `posterior.json` states of privacy. Exit code 0: it does; 1: it does not; 2: wrong
-//! use; 4: a file cannot be read; 12: the result cannot be printed. Only what was derived is printed.
+//! `dp-pvi-verify FILE [TRANSCRIPT]`: says whether a certificate holds, or what a `posterior.json` states of privacy. The help lists files and exit codes. Only what was
+//! derived is printed.
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use dp_pvi_verifier::posterior::{Posterior, Unproved};
-use dp_pvi_verifier::{Certificate, verify};
+use dp_pvi_verifier::{Certificate, Refusal, verify};
 use serde_json::json;
 
-const USAGE: &str = "usage: dp-pvi-verify FILE [TRANSCRIPT], FILE being a certificate or a posterior.json, TRANSCRIPT what \
-                     `dp-pvi-server export --transcript` wrote";
+const HELP: &str = include_str!("../../../help.txt");
 
 /// A text of which whatever could be seen otherwise than it is stands as an escape.
 fn visible(text: &str) -> String {
@@ -29,7 +28,8 @@ fn holds(claim: &str, certificate: &Certificate) -> String {
 /// What is proved, line by line.
 fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unproved> {
     if file.starts_with(b"{\"format\":\"") {
-        return Ok(vec![holds("epsilon", &verify(file)?)]);
+        let alone = if transcript.is_none() { verify(file) } else { Err(Refusal::Form("beside a transcript give a posterior.json")) };
+        return Ok(vec![holds("epsilon", &alone?)]);
     }
     let posterior = Posterior::read(file, transcript)?;
     let certificates = posterior.prove()?;
@@ -58,12 +58,12 @@ fn proved(file: &[u8], transcript: Option<&[u8]>) -> Result<Vec<String>, Unprove
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let read = |file: &std::ffi::OsString| std::fs::read(file).map_err(|error| (format!("{}: {error} ({USAGE})", file.display()), 4));
+    let read = |file: &std::ffi::OsString| std::fs::read(file).map_err(|error| (format!("{}: {error} (see --help)", file.display()), 4));
     let files = match arguments.as_slice() {
-        [] => Err((USAGE.to_owned(), 2)),
+        [flag] if flag == "-h" || flag == "--help" => Err((HELP.trim_end().to_owned(), 0)),
         [file] => read(file).map(|file| (file, None)),
         [file, transcript] => read(file).and_then(|file| Ok((file, Some(read(transcript)?)))),
-        _ => Err((USAGE.to_owned(), 2)),
+        _ => Err((HELP.trim_end().to_owned(), 2)),
     };
     let (text, code) = match files.map(|(file, transcript)| proved(&file, transcript.as_deref())) {
         Err(told) => told,
