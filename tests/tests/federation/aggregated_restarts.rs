@@ -156,6 +156,7 @@ fn a_server_from_an_old_copy_gets_nothing_from_summer_or_sites() {
     // Its operator is told once a site what happened, and what to do.
     let log = server.process.log();
     assert_eq!(log.matches("put the latest copy of its state folder back").count(), ahead, "{log}");
+    println!("{ahead} sites were ahead of the server");
     assert_ne!(summer.wait().code(), Some(0));
 }
 
