@@ -10,12 +10,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # name | limit in seconds | what it is about; nothing: where it is asked for, and on the schedule
 tier='
-coverage     | 1200 | common/papers/src/worlds common/posterior/src/methods common/inference/src/methods common/models/src common/math/src
+coverage     | 1200 | common/papers/src/synthetic common/posterior/src/methods common/inference/src/methods common/models/src common/math/src
 carried      | 900  | common/inference/src/methods common/models/src common/privacy/src/mechanism common/posterior/src/methods
 audit        | 1500 | common/simulation/src/audit common/inference/src/methods common/models/src common/privacy/src/mechanism
 certificates | 300  | common/results/src/account common/verifier common/accounting/src
 grids        | 600  | common/accounting/src
-planted      | 1800 | common/privacy/src common/accounting/src common/simulation/src/audit
+injected     | 1800 | common/privacy/src common/accounting/src common/simulation/src/audit
 bytes        | 300  | common/privacy/src/ledger common/programs/src/ledger
 conformance  | 600  | common/data common/schema/src/text.rs common/schema/src/dates.rs common/schema/src/csv.rs
 crashes      | 900  | client/src common/protocol/src/participant common/privacy/src/ledger common/programs/src/ledger
@@ -24,7 +24,7 @@ rollbacks    | 1800 |
 secagg       | 3600 |
 fuzz         | 3600 |
 descriptions | 1500 | client/src/database
-engine       | 3000 | common/engine common/privacy/src/parts.rs common/inference/src/methods/parts.rs common/inference/src/methods/asked.rs common/data/src/blocks.rs client/src/engine
+engine       | 3000 | common/engine common/privacy/src/partial_sums.rs common/inference/src/methods/partial_sums.rs common/inference/src/methods/public_job.rs common/data/src/blocks.rs client/src/engine
 '
 
 # With the features and the profile of all other tests, so that nothing is built twice.
@@ -35,10 +35,10 @@ run() {
     audit) cargo test --locked --workspace --test simulation -- --ignored audit:: ;;
     grids) cargo test --locked --workspace --lib -- --ignored whole_grid ;;
     certificates) cargo test --locked --workspace --lib -- --ignored certificate:: ;;
-    # Every fault of dp_pvi_privacy::planted is seen, the shipped code is not flagged. DP_PVI_AUDIT_RUNS=20 for the full count.
-    planted)
-        cargo clippy --locked -p dp-pvi-privacy --features planted-bugs --lib -- -D warnings
-        cargo test --locked -p dp-pvi-simulation --features planted-bugs --test planted -- --nocapture
+    # Every fault of dp_pvi_privacy::injected is seen, the shipped code is not flagged. DP_PVI_AUDIT_RUNS=20 for the full count.
+    injected)
+        cargo clippy --locked -p dp-pvi-privacy --features fault-injection --lib -- -D warnings
+        cargo test --locked -p dp-pvi-simulation --features fault-injection --test injected -- --nocapture
         ;;
     bytes) cargo test --locked --workspace --lib -- --ignored changed_byte ;;
     conformance) common/data/tests/conformance/run.sh ;;

@@ -47,7 +47,7 @@ pub fn list(state: &Path) -> Result<Vec<Hash>> {
 }
 
 /// The hash that an operator names: all of its digits, or the first ones of a hash that this site was shown, if only one starts so.
-/// `sha256:` may stand before them. `command` is what the operator calls.
+/// `sha256:` may be before them. `command` is what the operator calls.
 ///
 /// # Errors
 /// Not a hash, too few digits, or digits that no hash, or more than one, starts with.
@@ -80,7 +80,7 @@ fn write(folder: &Path, hash: &Hash, word: &str) -> Result<()> {
         if place.try_exists()? {
             return Ok(());
         }
-        // The name is the word, so it comes when all is written; until then the file stands beside the folder.
+        // The name is the word, so it comes when all is written; until then the file is beside the folder.
         let mut fresh = Arriving::named(suffixed(folder, ".new"), place, 0o600)?;
         writeln!(fresh.file(), "{word} {}", clock::now().format(&Rfc3339).unwrap_or_default())?;
         fresh.arrive().map(drop)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use dp_pvi_inference::personal::Spread;
+use dp_pvi_inference::personal::Heterogeneity;
 use dp_pvi_models::prediction::Level;
 use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::DesignSpec;
@@ -120,7 +120,7 @@ enum Command {
     /// The data set's ledger.
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// The posterior for this site's own eyes: what the others released, and the exact likelihood of the records here. PRIVATE; nothing leaves.
+    /// The posterior for this site alone: what the others released, and the exact likelihood of the records here. PRIVATE; nothing leaves.
     Personalise {
         /// posterior.json, as the server exports it.
         #[arg(long)]
@@ -130,7 +130,7 @@ enum Command {
         output: Option<PathBuf>,
         /// How far the coefficients here may be from the others'.
         #[arg(long, value_enum, default_value_t)]
-        spread: SpreadArg,
+        heterogeneity: HeterogeneityArg,
         /// Go on although the records are not those with which this site took part in the run.
         #[arg(long)]
         changed_records: bool,
@@ -165,7 +165,7 @@ enum Command {
         /// posterior.json, as the server exports it.
         #[arg(long)]
         posterior: PathBuf,
-        /// What the one record has where they differ; values as they stand in files.
+        /// What the one record has where they differ; values as they are in files.
         #[arg(required = true, value_name = "COLUMN=VALUE")]
         of: Vec<String>,
         /// What the other record has there.
@@ -192,7 +192,7 @@ enum ConfigCommand {
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum SpreadArg {
+enum HeterogeneityArg {
     /// Not at all: all sites are samples of one model.
     #[default]
     None,
@@ -427,13 +427,13 @@ fn execute<S: ChargeStore + 'static>(
         }
         Command::Ledger(LedgerCommand::Show) => ledger::show(&Config::load(file)?, output),
         Command::Ledger(LedgerCommand::Export) => ledger::export(&Config::load(file)?, output),
-        Command::Personalise { posterior, output: target, spread, changed_records } => {
-            let spread = match spread {
-                SpreadArg::Learned => Spread::Learned,
-                SpreadArg::None => Spread::None,
+        Command::Personalise { posterior, output: target, heterogeneity, changed_records } => {
+            let heterogeneity = match heterogeneity {
+                HeterogeneityArg::Learned => Heterogeneity::Learned,
+                HeterogeneityArg::None => Heterogeneity::None,
             };
             let changed = if changed_records { Changed::Accept } else { Changed::Refuse };
-            personalise::personalise(&Config::load(file)?, &posterior, target.as_deref(), (spread, changed), output)
+            personalise::personalise(&Config::load(file)?, &posterior, target.as_deref(), (heterogeneity, changed), output)
         }
         Command::Predict { posterior, personal, data, level, intervals, id, output: target } => {
             let level = match level {
@@ -533,7 +533,7 @@ fn blocking_on<F: Future<Output = Result<()>>>(work: impl FnOnce() -> F) -> Resu
     result
 }
 
-/// Resolves when the terminal closes; never where nobody listens for that.
+/// Resolves when the terminal closes; never if the signal is ignored.
 async fn hung_up(hangup: Option<Signal>) {
     match hangup {
         Some(mut hangup) => drop(hangup.recv().await),

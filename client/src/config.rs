@@ -470,7 +470,7 @@ impl RawConfig {
         if self.policy.allow_trust.is_empty() {
             return Err(ClientError::config("policy.allow_trust", "allows nothing: list \"local\", \"aggregated\" or both"));
         }
-        // Evaluators, too: one rule, and nobody reads a file through a schema that came from elsewhere.
+        // Evaluators, too: one rule, and no one reads a file through a schema that came from elsewhere.
         let schema = self.data.schema.ok_or_else(|| {
             ClientError::config(
                 "data.schema",

@@ -1,5 +1,5 @@
 //! A site whose records are summed by a cluster of its own (`[engine]`): this client writes the snapshot that executors read, asks for a sum, and is the only one that can open the
-//! answers ([`dp_pvi_privacy::parts`]). Ledger, permit and noise stay here.
+//! answers ([`dp_pvi_privacy::partial_sums`]). Ledger, permit and noise stay here.
 //!
 //! What carries questions and answers is another program, which this one starts for each sum: what it is made of is not in this process. It gets a ciphertext on its standard input and
 //! writes ciphertexts to its standard output.
@@ -15,9 +15,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use dp_pvi_data::{DataError, Executors, Made, Snapshot, remove_snapshots};
-use dp_pvi_inference::methods::parts::answer_bytes;
+use dp_pvi_inference::methods::partial_sums::answer_bytes;
 use dp_pvi_posterior::task::ResolvedTask;
-use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
+use dp_pvi_privacy::partial_sums::{ExecutorChannel, NoSum, SiteKey};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_programs::process::Group;
 use dp_pvi_schema::Schema;
@@ -72,7 +72,7 @@ impl Folder {
     /// [`ClientError::Unavailable`]: the folder, or the key; [`ClientError::Data`].
     pub(crate) fn units(&self, read: &Snapshot, schema: &Schema, cache: File) -> Result<Made> {
         let Self { engine, lock } = self;
-        let ask = |folder: &Path| -> Box<dyn Ask> {
+        let ask = |folder: &Path| -> Box<dyn ExecutorChannel> {
             Box::new(Program { engine: engine.clone(), snapshot: folder.to_owned(), _lock: Arc::clone(lock) })
         };
         let executors = Executors { folder: &engine.folder, key: site_key(&engine.key)?, ask: &ask };
@@ -154,7 +154,7 @@ impl Drop for Program {
     }
 }
 
-impl Ask for Program {
+impl ExecutorChannel for Program {
     fn ask(&self, question: &[u8]) -> std::result::Result<Vec<Vec<u8>>, NoSum> {
         let arguments =
             ["sum".as_ref(), "--config".as_ref(), self.engine.config.as_os_str(), "--snapshot".as_ref(), self.snapshot.as_os_str()];
@@ -188,11 +188,11 @@ fn started(engine: &Engine, arguments: &[&OsStr], question: &[u8]) -> std::resul
     let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|e| failed(&e))?;
     let group = Group::of(&child);
     let (stdin, question) = (child.stdin.take(), question.to_vec());
-    let (tell, told) = mpsc::channel();
-    // On threads of their own, because it may neither read nor write nor end. Whoever did not get the whole question cannot answer it.
+    let (sender, receiver) = mpsc::channel();
+    // On threads of their own, because it may neither read nor write nor end. Anyone who did not get the whole question cannot answer it.
     let write = thread::Builder::new().spawn(move || stdin.map(|mut stdin| stdin.write_all(&question)));
-    let wait = write.and_then(|_| thread::Builder::new().spawn(move || tell.send(room::output(child))));
-    let ended = wait.map_err(|e| failed(&e)).and_then(|_| match told.recv_timeout(*patience) {
+    let wait = write.and_then(|_| thread::Builder::new().spawn(move || sender.send(room::output(child))));
+    let ended = wait.map_err(|e| failed(&e)).and_then(|_| match receiver.recv_timeout(*patience) {
         Ok(output) => output.map_err(|e| failed(&e)),
         Err(_) => Err(failed(&format_args!(
             "was ended, as it did not answer within {} s ([engine] seconds). Look for a scheduler or executor that hangs, start those again, and then this program",
@@ -270,7 +270,7 @@ mod tests {
             assert_eq!(program.ask(&question), Err(NoSum::Unanswered));
             let processes = fs::read_to_string(folder.path().join("processes")).unwrap();
             assert_eq!(processes.split_whitespace().count(), 2);
-            // One that nobody has waited for yet is a zombie.
+            // One that no one has waited for yet is a zombie.
             let runs = |process: &str| {
                 let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
                 state.rsplit(") ").next().is_some_and(|state| !state.is_empty() && !state.starts_with(['Z', 'X']))

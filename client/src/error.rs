@@ -120,7 +120,7 @@ impl ClientError {
         }
     }
 
-    /// The message as a person may see it. What somebody else wrote can be in it: characters that a terminal obeys are shown as their
+    /// The message as a person may see it. What someone else wrote can be in it: characters that a terminal obeys are shown as their
     /// codes. Only messages about this site's own configuration, and about a file that it was told to read, have more than one line.
     #[must_use]
     pub fn shown(&self) -> String {
@@ -183,7 +183,7 @@ impl From<LedgerError> for ClientError {
             | LedgerError::Frozen
             | LedgerError::Conflict(_)
             | LedgerError::RetriesSpent(_)
-            | LedgerError::OwnEyes(_)
+            | LedgerError::LocalAccess(_)
             | LedgerError::Accountant(_) => Self::Refused(Problem::of(error)),
         }
     }

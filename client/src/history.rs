@@ -106,7 +106,7 @@ impl<T: Transport> Transport for Recording<T> {
 
     async fn submit(&mut self, update: &Attachment) -> std::result::Result<Signed<Receipt>, TransportError> {
         self.accepted();
-        // What is under a mask tells nothing, here neither.
+        // What is under a mask carries no information, here neither.
         if !matches!(update.payload().kind(), PayloadKind::Masked { .. })
             && let Some(round) =
                 Signed::<Update>::from_bytes(update.message()).ok().and_then(|update| Some(update.peek().ok()?.release.round))

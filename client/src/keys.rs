@@ -27,7 +27,7 @@ pub fn read_secret(field: &str, path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     identity::read_secret(path).map_err(|e| ClientError::config(field, Problem::of(e)))
 }
 
-/// Checks that a file or folder of this program's own state is this user's (or root's) and that nobody else can look into it or
+/// Checks that a file or folder of this program's own state is this user's (or root's) and that no one else can look into it or
 /// change it.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub fn check_private(field: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that not everybody may put another file in the place of this one.
+/// Checks that not everyone may put another file in the place of this one.
 ///
 /// # Errors
 /// [`ClientError::Config`] with the command that mends it.
@@ -66,7 +66,7 @@ pub fn check_folder_of(field: &str, file: &Path) -> Result<()> {
     ))
 }
 
-/// Checks that nobody else can change this program's own folder, where approvals and the ledger's highest head are.
+/// Checks that only this user can change this program's own folder, which holds approvals and the ledger's highest head.
 ///
 /// # Errors
 /// [`ClientError::Config`] with the command that mends it.

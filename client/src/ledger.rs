@@ -1,10 +1,10 @@
-//! The data set's ledger as this program opens it: its file checked, its highest head compared with the second place.
+//! The data set's ledger as this program opens it: its file checked, its highest head compared with the rollback guard.
 
 use std::path::Path;
 
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::ChargeStore;
-use dp_pvi_programs::ledger::{OnDisk, SecondPlace, SqliteLedger, ViewStore};
+use dp_pvi_programs::ledger::{OnDisk, RollbackGuard, SqliteLedger, ViewStore};
 use ed25519_dalek::SigningKey;
 
 use crate::config::PrivateData;
@@ -17,7 +17,7 @@ pub type LedgerView = Ledger<ViewStore, SigningKey>;
 /// Opens and verifies the ledger for writing; takes its lock. `decorate` may wrap the store.
 ///
 /// # Errors
-/// The ledger, its lock, its second place, or files that others can change.
+/// The ledger, its lock, its rollback guard, or files that others can change.
 pub fn open<S: ChargeStore>(
     private: &PrivateData,
     key: SigningKey,
@@ -26,16 +26,16 @@ pub fn open<S: ChargeStore>(
     check_files(private)?;
     let store = decorate(SqliteLedger::open(&private.ledger)?);
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
-    check_second_place(private, ledger.rows().len())?;
-    Ok(ledger.kept_in(SecondPlace::at(&private.ledger_head))?)
+    check_rollback_guard(private, ledger.rows().len())?;
+    Ok(ledger.kept_in(RollbackGuard::at(&private.ledger_head))?)
 }
 
-/// Reads and verifies the ledger, also beside its writer. One that is behind its second place is refused, and so is one that is not there: what it
+/// Reads and verifies the ledger, also beside its writer. One that is behind its rollback guard is refused, and so is one that is not there: what it
 /// says was spent would be less than what was.
 ///
 /// # Errors
-/// No ledger, the ledger, its second place, or files that others can change.
-pub fn look(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
+/// No ledger, the ledger, its rollback guard, or files that others can change.
+pub fn read_only(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
     match look_ahead(private, key)? {
         (ledger, OnDisk::Yes) => Ok(ledger),
         (_, OnDisk::NotYet) => Err(ClientError::Unavailable(
@@ -52,11 +52,11 @@ pub fn look(private: &PrivateData, key: SigningKey) -> Result<LedgerView> {
 /// The same for questions that may come before there is a ledger: where neither it nor a head of it is there, the one that it will begin with.
 ///
 /// # Errors
-/// As [`look`]; a ledger that is not there, and of which the second place knows a row.
+/// As [`read_only`]; a ledger that is not there, and of which the rollback guard knows a row.
 pub fn look_ahead(private: &PrivateData, key: SigningKey) -> Result<(LedgerView, OnDisk)> {
     check_files(private)?;
     // Before the ledger: a client that runs moves both on, the ledger first, so what is read later is never behind.
-    let mut place = SecondPlace::at(&private.ledger_head);
+    let mut place = RollbackGuard::at(&private.ledger_head);
     let kept = place.head(&key)?;
     let store = ViewStore::open(&private.ledger)?;
     let on_disk = store.on_disk();
@@ -74,20 +74,20 @@ pub fn look_ahead(private: &PrivateData, key: SigningKey) -> Result<(LedgerView,
     }
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
     if on_disk == OnDisk::Yes {
-        check_second_place(private, ledger.rows().len())?;
+        check_rollback_guard(private, ledger.rows().len())?;
     }
     if on_disk == OnDisk::Yes
         && let Some(kept) = kept
         && let Err(refused) = ledger.check_witness(kept)
     {
-        // The same with the words of the second place.
+        // The same with the words of the rollback guard.
         ledger.check_kept(&mut place)?;
         return Err(refused.into());
     }
     Ok((ledger, on_disk))
 }
 
-/// Whether a run could write the ledger and its second place. Nothing is changed.
+/// Whether a run could write the ledger and its rollback guard. Nothing is changed.
 ///
 /// # Errors
 /// Which cannot be written, and why.
@@ -95,7 +95,7 @@ pub fn check_writable(private: &PrivateData) -> Result<()> {
     Ok([&private.ledger, &private.ledger_head].into_iter().try_for_each(|file| dp_pvi_programs::ledger::check_writable(file))?)
 }
 
-/// Why the second place is none, if it is none.
+/// Why the rollback guard is none, if it is none.
 #[must_use]
 pub fn too_near(private: &PrivateData) -> Option<String> {
     let folder = |path: &Path| path.parent().and_then(|folder| folder.canonicalize().ok());
@@ -108,9 +108,9 @@ pub fn too_near(private: &PrivateData) -> Option<String> {
     })
 }
 
-/// A ledger has a second place from its first row on: `ledger create` writes it. One that is not there was lost, or this ledger is a copy that came without it, and
-/// nobody here can tell whether it is the latest.
-fn check_second_place(private: &PrivateData, rows: usize) -> Result<()> {
+/// A ledger has a rollback guard from its first row on: `ledger create` writes it. One that is not there was lost, or this ledger is a copy that came without it, and
+/// no one here can tell whether it is the latest.
+fn check_rollback_guard(private: &PrivateData, rows: usize) -> Result<()> {
     if private.ledger_head.exists() {
         return Ok(());
     }
@@ -118,15 +118,15 @@ fn check_second_place(private: &PrivateData, rows: usize) -> Result<()> {
     let begun = if rows > 1 { "" } else { ". If it was being made and this was cut off, `dp-pvi-client ledger create` finishes it" };
     Err(ClientError::LedgerCorrupt(
         format!(
-            "the ledger {ledger} has {rows} rows, and its second place {place} is not there: the ledger may be an old copy, which knows less than was \
-             spent. Put the second place back (volume, path, [data] ledger_head). If it is lost for good, and only if this ledger is the latest one, move \
+            "the ledger {ledger} has {rows} rows, and its rollback guard {place} is not there: the ledger may be an old copy, which knows less than was \
+             spent. Put the rollback guard back (volume, path, [data] ledger_head). If it is lost for good, and only if this ledger is the latest one, move \
              the ledger away and run `dp-pvi-client ledger restore` on it{begun}"
         )
         .into(),
     ))
 }
 
-/// Refuses a ledger or a second place behind a link, also one that leads nowhere: the disk behind it may be away.
+/// Refuses a ledger or a rollback guard behind a link, also one that leads nowhere: the disk behind it may be away.
 ///
 /// # Errors
 /// Which is a link.

@@ -5,7 +5,7 @@
 //!
 //! * [`config`]: `client.toml`, checked once.
 //! * [`database`]: records in PostgreSQL. `engine`: records that a cluster of the site sums.
-//! * [`ledger`]: the data set's ledger, compared with what is kept about it in a second place.
+//! * [`ledger`]: the data set's ledger, compared with what is kept about it in a rollback guard.
 //! * [`keys`], [`tls`], [`transport`]: who this client is, and its gRPC connection.
 //! * [`snapshot`]: data behind the release gate, read before the hello. `screen`: what the site's own people are told of them.
 //! * [`train`]: updates on a blocking thread.
@@ -32,6 +32,7 @@ pub mod database;
 #[cfg(not(feature = "postgres"))]
 #[path = "database/absent.rs"]
 mod database;
+pub mod dry_run;
 #[cfg(feature = "parquet")]
 mod engine;
 #[cfg(not(feature = "parquet"))]
@@ -45,7 +46,6 @@ pub mod observe;
 pub mod output;
 pub mod personal;
 mod progress;
-pub mod rehearsal;
 pub mod run;
 mod screen;
 pub mod snapshot;

@@ -205,7 +205,7 @@ mod tests {
     fn a_server_s_words_stay_one_line_of_the_log() {
         let log = Log::default();
         let writer = log.clone();
-        // The log as the program starts it, in both forms: also words that nobody thought of making visible stay on their line.
+        // The log as the program starts it, in both forms: also words that no one thought of making visible stay on their line.
         let json = Log::default();
         for (form, to) in [(Form::Text, writer), (Form::Json, json.clone())] {
             let subscriber = dp_pvi_programs::log::to(form, EnvFilter::new("info"), Colour::Never, move || to.clone());

@@ -40,7 +40,7 @@ impl Output {
 
     /// Writes one result: the object, or the text (with a line end where it has none).
     ///
-    /// Whoever puts a peer's words into the text makes them visible first ([`dp_pvi_protocol::text::visible`]), line ends included.
+    /// Anyone who puts a peer's words into the text makes them visible first ([`dp_pvi_protocol::text::visible`]), line ends included.
     pub fn object(self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) {
         match self.format {
             Format::Json => self.json_line(&json()),
@@ -65,11 +65,11 @@ fn write_line(line: &str) {
     progress::aside(|| write_bytes(format!("{line}\n").as_bytes()));
 }
 
-/// Writes to stdout. What could not be written is told when the program ends ([`lost`]): a run goes on meanwhile.
+/// Writes to stdout. A failed write is reported when the program ends ([`lost`]); a run goes on meanwhile.
 pub(crate) fn write_bytes(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush())
-        // A reader that closed its end (`| head`) has seen enough; there is nobody to tell.
+        // A reader that closed its end (`| head`) has seen enough; there is no one to tell.
         && error.kind() != ErrorKind::BrokenPipe
     {
         LOST.get_or_init(|| error.to_string());

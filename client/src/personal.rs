@@ -1,5 +1,5 @@
 //! The file of a site's personal posterior. It holds what the records say without noise, so it is made to be mistaken for nothing else: its first
-//! field says what it is, its form is no other file's, and nobody but its owner may read it. Only this crate can read it, and only `predict --personal` does.
+//! field says what it is, its form is no other file's, and only its owner may read it. Only this crate can read it, and only `predict --personal` does.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,7 @@ struct OthersWords {
     /// In how many directions what was left of the others had too little precision and was raised to a tenth of the prior's.
     raised: usize,
     /// By how much this site's coefficients may differ from the others', as its records say: standard deviations.
-    spread: Allowance,
+    heterogeneity: Allowance,
 }
 
 /// Whose it is.
@@ -77,7 +77,7 @@ pub(crate) struct Of<'a> {
 impl PersonalDocument {
     /// Puts it together from natural parameters.
     pub(crate) fn new(of: &Of<'_>, made: &Personal) -> Result<Self> {
-        let Personal { natural, way, floored, spread } = made;
+        let Personal { natural, way, floored, heterogeneity } = made;
         let failed = |e: Problem| ClientError::Failed(e);
         let q = Gaussian::from_natural(of.task.family(), natural.clone()).map_err(|e| failed(Problem::of(e)))?;
         let names = of.task.parameter_names().map_err(|e| failed(Problem::of(e)))?;
@@ -97,7 +97,7 @@ impl PersonalDocument {
             run: of.run.number,
             rounds: of.rounds,
             family: of.task.family(),
-            others: OthersWords { way: *way, words: way.words().into(), raised: *floored, spread: *spread },
+            others: OthersWords { way: *way, words: way.words().into(), raised: *floored, heterogeneity: *heterogeneity },
             coefficients: coefficients(&names, q.standard()),
             covariance,
             natural_parameters: natural.clone(),
@@ -106,7 +106,7 @@ impl PersonalDocument {
         })
     }
 
-    /// Reads a file that nobody but its owner can read.
+    /// Reads a file that only its owner can read.
     ///
     /// # Errors
     /// [`ClientError::Config`] where others can read it, [`ClientError::InvalidFile`] where it is no such file.

@@ -28,7 +28,7 @@ use crate::{approvals, keys, ledger};
 /// What this program calls itself in a hello.
 pub const SOFTWARE: &str = concat!("dp-pvi-client/", env!("CARGO_PKG_VERSION"));
 
-/// A server that this process has not reached yet is tried for this long: whoever starts both waits no longer for one that ended with an error.
+/// How long a server that was never reached is tried, so that a client started together with a server that failed ends soon.
 const FIRST_CONTACT: Duration = Duration::from_secs(60);
 
 /// How a run ended for this client.
@@ -80,7 +80,7 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
     let ledger = ledger::open(private, identity.key.clone(), decorate)?;
     let schema = LocalSchema::read(&config.data.schema)?;
     let ledger = ledger.of_units(unit_in_words(config, &schema)?)?;
-    // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read nobody's.
+    // Then the records, before the first message: what is wrong with a file is the operator's matter, and how long it takes to read no one's.
     let mut trainer = SiteTrainer::load(config, noise).await?;
     let ledger = ledger.of_records(trainer.records(private.nominal_units));
     let mut participant = Participant::new(identity, policy, private.nominal_units, ledger).with_rows(trainer.origin().clone());
@@ -95,7 +95,7 @@ pub async fn run_site<S: ChargeStore, N: NoiseSource<Stream: CryptoRng> + Clone 
     Ok(outcome)
 }
 
-/// The run is over: what this site's ledger booked for it must be what the task states. The run cannot be undone, so a difference is told.
+/// Checks at the end of a run that the ledger booked what the task states. The run cannot be undone, so a difference is reported.
 fn check_books<S: ChargeStore>(participant: &Participant<S, SigningKey>) {
     if let Err(problem) = participant.check_books() {
         tracing::error!(
@@ -161,7 +161,7 @@ pub fn verdict(ended: &Ended) -> Result<()> {
             format!("no update in round {round}: {reason} (and {more} more rounds); see `dp-pvi-client budget show`").into(),
         ));
     }
-    // The server's words, cut and shown as those of somebody else.
+    // The server's words, cut and shown as those of someone else.
     let why = |otherwise: &str| ended.end.reason().map_or_else(|| otherwise.to_owned(), |reason| visible(&reason).into_owned());
     let aborted = |what: &str, otherwise: &str| {
         let message = format!(

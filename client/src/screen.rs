@@ -1,11 +1,11 @@
 //! The site's own screen: how many records contribute nothing, and why; and whether so many do that the data set waits for its operator.
 //!
-//! Nobody outside hears of records that contribute nothing, so the site has to hear of it here: it is logged at the start of the program and shown by `check` and `data inspect`. Where their
+//! No one outside hears of records that contribute nothing, so the site has to hear of it here: it is logged at the start of the program and shown by `check` and `data inspect`. Where their
 //! share is above `[data] halt_above`, or fewer records contribute than half of the declared units (a file that was cut off), the program ends before its first message, and every later start
-//! does, until somebody says `data confirm`.
+//! does, until someone says `data confirm`.
 //!
 //! # Privacy
-//! What decides is a function of data set, schema and files, and of no task and no formula: whoever writes a task cannot ask by it. Others see a site that stays away. A data set that was
+//! What decides is a function of data set, schema and files, and of no task and no formula: anyone who writes a task cannot ask by it. Others see a site that stays away. A data set that was
 //! halted stays halted whatever its records become, so each act of a person (a start that finds the data set open, a confirmation) tells at most one bit; `limits.md` of the guide lists it.
 
 use std::fs;
@@ -24,9 +24,9 @@ use crate::snapshot::{LocalSchema, keep_in, look_at};
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
-    /// A start found too many records that contribute nothing, and nobody has confirmed since.
+    /// A start found too many records that contribute nothing, and no confirmation has come since.
     halted: bool,
-    /// What somebody confirmed.
+    /// What someone confirmed.
     confirmed: Option<Confirmed>,
 }
 
@@ -43,7 +43,7 @@ struct Confirmed {
 ///
 /// # Errors
 /// [`ClientError::Data`]: a file as a whole cannot be used. As [`look_at`] where the records are in a database.
-pub(crate) fn look(config: &Config, schema: &LocalSchema) -> Result<Inspection> {
+pub(crate) fn inspect(config: &Config, schema: &LocalSchema) -> Result<Inspection> {
     let files = look_at(config, schema.schema())?;
     dp_pvi_data::inspect(schema.schema(), &files).map_err(|e| ClientError::Data(Problem::of(e)))
 }
@@ -64,17 +64,17 @@ pub(crate) fn notes(inspection: &Inspection, config: &Config) -> Vec<String> {
     notes
 }
 
-/// Shows an operator what a ledger is about to stand on: records and ids. What cannot be read is said, and keeps no ledger from being made.
+/// Shows an operator what a ledger is about to be on: records and ids. What cannot be read is said, and keeps no ledger from being made.
 pub(crate) fn before_ledger(config: &Config) {
-    let looked = LocalSchema::read(&config.data.schema).and_then(|schema| look(config, &schema));
-    match looked {
+    let inspected = LocalSchema::read(&config.data.schema).and_then(|schema| inspect(config, &schema));
+    match inspected {
         Ok(inspection) => notes(&inspection, config).iter().for_each(|note| tracing::warn!("PRIVATE: {note}")),
         Err(error) => tracing::warn!("the records were not looked at ({}); `dp-pvi-client check` does it", error.shown()),
     }
 }
 
 /// Logs what contributes nothing, and what is missing to the declared number, for the people at the site.
-pub(crate) fn tell(config: &Config, screen: &Screen) {
+pub(crate) fn log(config: &Config, screen: &Screen) {
     of_screen(config, screen).iter().for_each(|line| tracing::warn!("PRIVATE: {line}"));
 }
 
@@ -112,7 +112,7 @@ fn few(config: &Config, screen: &Screen) -> String {
 pub(crate) fn admit(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
     let place = place(config);
     let state = read(&place)?;
-    let halted = standing_of(&state, config, schema, screen);
+    let halted = admits_run_with(&state, config, schema, screen);
     if halted.is_err() && !state.halted {
         keep_in(&place, &State { halted: true, ..state })?;
     }
@@ -123,17 +123,17 @@ pub(crate) fn admit(config: &Config, schema: &LocalSchema, screen: &Screen) -> R
 ///
 /// # Errors
 /// As [`admit`].
-pub(crate) fn standing(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
-    standing_of(&read(&place(config))?, config, schema, screen)
+pub(crate) fn admits_run(config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
+    admits_run_with(&read(&place(config))?, config, schema, screen)
 }
 
 /// The same for who has not looked at the records. Where they cannot be read here, which is said, only what an earlier start found is known.
 ///
 /// # Errors
 /// As [`admit`].
-pub(crate) fn outlook(config: &Config) -> Result<()> {
-    match LocalSchema::read(&config.data.schema).and_then(|schema| Ok((look(config, &schema)?, schema))) {
-        Ok((inspection, schema)) => standing(config, &schema, &inspection.screen),
+pub(crate) fn would_admit(config: &Config) -> Result<()> {
+    match LocalSchema::read(&config.data.schema).and_then(|schema| Ok((inspect(config, &schema)?, schema))) {
+        Ok((inspection, schema)) => admits_run(config, &schema, &inspection.screen),
         Err(error) => {
             tracing::warn!("the records cannot be read ({}), so whether a start would halt the data set is not known", error.shown());
             if read(&place(config))?.halted { Err(halted(BEFORE)) } else { Ok(()) }
@@ -147,7 +147,7 @@ fn is_few(config: &Config, screen: &Screen) -> bool {
     (contributing(screen) as f64) < (1.0 - config.data.halt_above.max(0.5)) * declared(config) as f64
 }
 
-fn standing_of(state: &State, config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
+fn admits_run_with(state: &State, config: &Config, schema: &LocalSchema, screen: &Screen) -> Result<()> {
     let (is_over, is_few) = (screen.share() > config.data.halt_above, is_few(config, screen));
     let covers = |confirmed: &Confirmed| {
         let enough = contributing(screen) >= confirmed.records || !is_few;

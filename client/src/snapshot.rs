@@ -7,7 +7,7 @@
 //! A run may last longer than this process. What a site keeps of it (factors, shards) belongs to the units at their places, so a start in
 //! the middle of a run must find the same records. A file in the state folder says which runs this site joined and holds a fingerprint of
 //! its records in each, which only the identity key can compare with others. Records that were changed meanwhile are told to the operator, and
-//! the program does not start. From outside this looks like any site that stays away; it tells whoever waits for it that somebody may
+//! the program does not start. From outside this looks like any site that stays away; it tells anyone who waits for it that someone may
 //! have edited the files of a running study, and nothing about a record. Of a run that is over the fingerprint stays in a file beside it, so that a
 //! personal posterior ([`crate::commands::personalise`]) is not made of other records than its run.
 
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dp_pvi_data::{DataError, DataFile, MOST_FORMULA_ENTRIES, Screen, load_for_run, load_to_disk, memory_of};
 use dp_pvi_inference::methods::needs_memory;
-use dp_pvi_inference::methods::parts::can_be_in_parts;
+use dp_pvi_inference::methods::partial_sums::can_be_in_parts;
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::{DesignSpec, ResolvedTask};
@@ -71,7 +71,7 @@ impl LocalSchema {
         Hash::of("dp-pvi-client schema v1", &[self.text.as_bytes()]).to_string()
     }
 
-    /// Whether the task has this schema, byte for byte. Otherwise somebody else would decide what a value of this site's records may be.
+    /// Whether the task has this schema, byte for byte. Otherwise someone else would decide what a value of this site's records may be.
     ///
     /// # Errors
     /// The words for the operator.
@@ -198,7 +198,7 @@ impl Snapshot {
         &self.source.origin
     }
 
-    /// What tells these records from any others, their order and their declared number among it; nobody without the site's key can compare it with records.
+    /// What tells these records from any others, their order and their declared number among it; no one without the site's key can compare it with records.
     pub(crate) fn records(&self, units: u64) -> Hash {
         Hash::of("dp-pvi records of a run v1", &[self.read.fingerprint.to_string().as_bytes(), &units.to_le_bytes()])
     }
@@ -336,7 +336,7 @@ impl Snapshot {
     /// [`ClientError::Unavailable`].
     pub fn join(&self, run: &RunId) -> Result<()> {
         let mut joined = joined(&self.file)?;
-        // What stands there is the same fingerprint: `load` compared all of them.
+        // What is there is the same fingerprint: `load` compared all of them.
         if joined.runs.insert(name(run), self.read.fingerprint.to_string()).is_none() {
             self.keep(&joined)?;
         }
@@ -350,7 +350,7 @@ impl Snapshot {
         *self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// That run is over. Other records may come when all are. The fingerprint of the run's records stays, for [`Snapshot::check_is_of`].
+    /// Marks the run as finished. Data files may change once no run is open. The fingerprint of the run's records stays, for [`Snapshot::check_is_of`].
     ///
     /// # Errors
     /// [`ClientError::Unavailable`].
@@ -555,7 +555,7 @@ fn records(config: &Config, schema: &Schema, file: &Path) -> Result<(Vec<DataFil
     Ok((vec![rows], Some(kept), origin))
 }
 
-/// The records as they are now, for a look that no run depends on.
+/// The records as they are now, for an inspection that no run depends on.
 ///
 /// # Errors
 /// As reading a database has them: see [`crate::database`].
@@ -563,13 +563,13 @@ pub(crate) fn look_at(config: &Config, schema: &Schema) -> Result<Vec<DataFile>>
     today(config, schema).map(|(files, _)| files)
 }
 
-/// The same for [`crate::commands::data::inspect`], which needs nobody's word for a query.
+/// The same for [`crate::commands::data::inspect`], which needs no one's word for a query.
 ///
 /// # Errors
 /// As [`look_at`].
 pub(crate) fn inspected(config: &Config, schema: &Schema) -> Result<Vec<DataFile>> {
     match &config.data.database {
-        Some(database) => Ok(vec![database::look(database, schema, &config.site.state.join("records"))?]),
+        Some(database) => Ok(vec![database::inspect(database, schema, &config.site.state.join("records"))?]),
         None => look_at(config, schema),
     }
 }

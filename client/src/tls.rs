@@ -41,7 +41,7 @@ pub struct TlsIdentity {
     pub expires: OffsetDateTime,
 }
 
-/// The end of a certificate is told from so long before it.
+/// How long before its expiry a certificate is reported.
 const WEEKS_BEFORE: time::Duration = time::Duration::weeks(2);
 
 impl TlsIdentity {

@@ -50,7 +50,7 @@ impl<N> SiteTrainer<N> {
         let config = config.clone();
         let load = move || {
             let snapshot = Snapshot::load(&config, &identity)?;
-            screen::tell(&config, snapshot.screen());
+            screen::log(&config, snapshot.screen());
             screen::admit(&config, snapshot.schema(), snapshot.screen())?;
             Ok::<_, ClientError>(snapshot)
         };
@@ -164,7 +164,7 @@ impl Evaluate for PublicEvaluator {
 }
 
 fn evaluate(task: &ResolvedTask, table: &dp_pvi_data::Public<RecordTable>, lambda: &[f64]) -> Result<PublicMetrics, TrainError> {
-    // A posterior that is no distribution is reported: somebody should know.
+    // A posterior that is no distribution is reported: someone should know.
     Ok(match Predictor::of_state(task, lambda) {
         Ok(predictor) => metrics::evaluate(&predictor, table),
         Err(_) => PublicMetrics::of_no_distribution(table),
@@ -172,7 +172,7 @@ fn evaluate(task: &ResolvedTask, table: &dp_pvi_data::Public<RecordTable>, lambd
 }
 
 /// A panic of the work is about public values and the program: one of code over records does not leave the release gate, which sends noise then. So
-/// what becomes of it on the network tells nothing of a record.
+/// what becomes of it on the network carries no information on a record.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, TrainError> + Send + 'static) -> Result<T, TrainError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,

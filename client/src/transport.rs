@@ -240,7 +240,7 @@ impl Transport for GrpcTransport {
         loop {
             let (mut work, stream) = self.work().await?;
             if work.asked.is_some() {
-                // An answer that nobody waits for is on its way there.
+                // An answer that no one waits for is on its way there.
                 continue;
             }
             match tokio::time::timeout(SUBMIT, self.send(&mut work, update)).await {

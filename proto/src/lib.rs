@@ -38,7 +38,7 @@ pub const MESSAGE_BYTES: usize = 4 << 20;
 /// Most bytes of a welcome: a task with a schema of a million named columns fits.
 pub(crate) const WELCOME_BYTES: usize = 64 << 20;
 
-/// Most bytes of the message that stands beside a welcome: a hello, or an update without its payload.
+/// Most bytes of the message that is beside a welcome: a hello, or an update without its payload.
 pub(crate) const WITNESS_BYTES: usize = 64 << 10;
 
 /// Response metadata that names the reason of an error status, for programs.

@@ -243,7 +243,7 @@ fn entries_alone_arrive_as_they_were() {
 }
 
 #[test]
-fn weakness_1_the_site_s_own_word_travels_beside_a_welcome() {
+fn the_site_s_own_word_travels_beside_a_welcome() {
     let welcome = Signed::<Welcome>::from_parts(vec![9; CHUNK_BYTES + 7], vec![7; 64]);
     let (hello, update) = (Signed::from_parts(vec![1; 200], vec![2; 64]), Signed::from_parts(vec![3; 400], vec![4; 64]));
     for signed in [SignedHead::Hello(hello), SignedHead::Update(update)] {

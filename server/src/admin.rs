@@ -13,9 +13,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tracing::{debug, info};
 
+use crate::convergence_status::StatusCache;
 use crate::engine::{EngineHandle, Refused, Snapshot};
 use crate::error::{Result, ServerError};
-use crate::standing::Standings;
 use crate::tls::LiveCredentials;
 use crate::{clock, expiry};
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// Where the run stands.
+    /// State of the run.
     Status,
     /// Open no more rounds.
     Pause,
@@ -62,13 +62,13 @@ pub(crate) fn bind(state: &Path) -> Result<UnixListener> {
 }
 
 /// Answers until the future that runs it is dropped.
-pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle, credentials: Arc<LiveCredentials>, standings: Standings) {
+pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle, credentials: Arc<LiveCredentials>, cache: StatusCache) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (engine, credentials, standings) = (engine.clone(), credentials.clone(), standings.clone());
+                let (engine, credentials, cache) = (engine.clone(), credentials.clone(), cache.clone());
                 tokio::spawn(async move {
-                    if tokio::time::timeout(PATIENCE, answer(stream, engine, credentials, standings)).await.is_err() {
+                    if tokio::time::timeout(PATIENCE, answer(stream, engine, credentials, cache)).await.is_err() {
                         debug!("an operator's connection took too long");
                     }
                 });
@@ -81,7 +81,7 @@ pub(crate) async fn serve(listener: UnixListener, engine: EngineHandle, credenti
     }
 }
 
-async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveCredentials>, standings: Standings) -> std::io::Result<()> {
+async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveCredentials>, cache: StatusCache) -> std::io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     BufReader::new(read.take(MOST_BYTES)).read_line(&mut line).await?;
@@ -90,7 +90,7 @@ async fn answer(stream: UnixStream, engine: EngineHandle, credentials: Arc<LiveC
             Ok(mut snapshot) => {
                 snapshot.warnings.extend(expiry::warnings(&credentials.validities(), clock::date(clock::now())));
                 if matches!(request, Request::Status) {
-                    snapshot.standing = standings.after(snapshot.rounds_closed).await;
+                    snapshot.convergence = cache.after(snapshot.rounds_closed).await;
                 }
                 Answer::Status(Box::new(snapshot))
             }

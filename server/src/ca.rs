@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `ca.key` | the authority's key (0600); only these commands need it |
-//! | `ca.pem` | its certificate, and the server's public identity key: what every site needs and nobody has to hide |
+//! | `ca.pem` | its certificate, and the server's public identity key: what every site needs and no one has to hide |
 //! | `server.pem`, `server.key`, `server-identity.key` | the server's certificate and keys |
 //! | `crl.pem` | revoked certificates; expires, and is written anew by every command that changes something |
 //! | `enrolled.json` | clients with their identity keys |
@@ -69,7 +69,7 @@ pub struct NewFederation {
     pub addresses: Vec<IpAddr>,
     /// Validity of the server's certificate, in days.
     pub days: u16,
-    /// Validity of every revocation list, in days: a server that gets no newer one lets nobody in afterwards.
+    /// Validity of every revocation list, in days: a server that gets no newer one lets no one in afterwards.
     pub revocation_list_days: u16,
 }
 
@@ -107,7 +107,7 @@ impl Authority {
         let lock = lock(directory)?;
         for name in [CA_KEY, CA_PEM, SERVER_PEM, SERVER_KEY, SERVER_IDENTITY, CRL, ENROLLED] {
             let file = directory.join(name);
-            // Of a link, not of what it leads to: one that leads to nothing now would be replaced, and what it led to is somebody's.
+            // Of a link, not of what it leads to: one that leads to nothing now would be replaced, and what it led to is someone's.
             match std::fs::symlink_metadata(&file) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(ServerError::unavailable(&file, e)),
@@ -187,7 +187,7 @@ impl Authority {
     /// identity. Returns its name and its certificate (PEM).
     ///
     /// # Errors
-    /// Not an enrolment file of this federation, or a name that somebody else has.
+    /// Not an enrolment file of this federation, or a name that someone else has.
     pub fn sign(&mut self, file: &Path, now: OffsetDateTime, days: u16) -> Result<(ClientId, String)> {
         let asked = self.read(file)?;
         self.certify(asked, now, days)
@@ -284,7 +284,7 @@ impl Authority {
         self.save(now)
     }
 
-    /// Who is enrolled.
+    /// Enrolled names.
     #[must_use]
     pub fn enrolled(&self) -> &Enrolled {
         &self.enrolled
@@ -299,7 +299,7 @@ impl Authority {
             write_secret(&path, Zeroizing::new(key.serialize_pem()).as_bytes()).map_err(identity_error)?;
             key
         };
-        // Also where somebody wrote into the list.
+        // Also where someone wrote into the list.
         self.enrolled.server_names.iter().try_for_each(|name| check_server(name)).map_err(|problem| {
             let message = format!("server_names: {problem}. Correct the list, then `dp-pvi-server ca renew` again");
             ServerError::file(&self.directory.join(ENROLLED), message)
@@ -331,7 +331,7 @@ impl Authority {
     }
 
     /// Writes the list of members and a revocation list that fits it. The revocation list comes first: a crash in between
-    /// leaves a certificate revoked whose name still stands in the list, never the other way round.
+    /// leaves a certificate revoked whose name still is in the list, never the other way round.
     fn save(&self, now: OffsetDateTime) -> Result<()> {
         let all = self.enrolled.clients.values().flat_map(|member| &member.certificates).chain(&self.enrolled.server_certificates);
         let revoked = all.filter_map(|certificate| certificate.revoked.as_ref().map(|at| (certificate, at)));

@@ -24,7 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
-use self::output::{Output, Untold};
+use self::output::{LostOutput, Output};
 use crate::admin::{self, Request};
 use crate::config::{self, Config};
 use crate::engine::{Event, EventSink};
@@ -247,7 +247,7 @@ fn run(config: Config, start_as: Start, output: Output) -> Result<()> {
         .enable_all()
         .build()
         .map_err(|e| ServerError::Failed(Problem::said(format!("the runtime cannot be started: {e}"), e)))?;
-    let untold = Untold::default();
+    let untold = LostOutput::default();
     let noted = untold.clone();
     let events: EventSink = Arc::new(move |event| noted.note(output.event(event)));
     let result = runtime.block_on(async {
@@ -281,7 +281,7 @@ fn signals() -> Result<impl Future<Output = u8>> {
     })
 }
 
-/// Resolves when the terminal closes; never where nobody listens for that.
+/// Resolves when the terminal closes; never if the signal is ignored.
 async fn hung_up(hangup: Option<Signal>) {
     match hangup {
         Some(mut hangup) => drop(hangup.recv().await),
@@ -343,14 +343,14 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
             warnings.push(format!("{sites} sites are enrolled, and [phases] max_sites = {most}: `run` will refuse that"));
         }
     }
-    let prospect = sizes.prospect(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
-    match (drawing, prospect.as_ref().and_then(dp_pvi_results::account::draw)) {
+    let predicted = sizes.forecast(&task, credentials.enrolled.sites()).map_err(|e| ServerError::Usage(Problem::of(e)))?;
+    match (drawing, predicted.as_ref().and_then(dp_pvi_results::account::draw)) {
         (Some(file), Some(drawing)) => crate::files::output(file, drawing.as_bytes())?,
-        // Why there is none stands in the text of the forecast.
+        // Why there is none is in the text of the forecast.
         (Some(file), None) => warnings.push(format!("{} was not written: there is no forecast of this task to draw", file.display())),
         (None, _) => {}
     }
-    output.check(&task_summary(&task)?, &task, file, &tried, &credentials, &warnings, prospect.as_ref())
+    output.check(&task_summary(&task)?, &task, file, &tried, &credentials, &warnings, predicted.as_ref())
 }
 
 /// What a task costs a site over the whole run, and its hash.

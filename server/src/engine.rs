@@ -27,7 +27,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::{error, warn};
 
 pub(crate) use self::command::{Answer, Begun, EngineHandle, Refused};
-use self::command::{Ask, Command, Reply};
+use self::command::{Command, Reply, WorkRequest};
 use self::durable::{Announced, RunStore};
 use self::observe::Observer;
 pub use self::observe::{Event, EventSink};
@@ -60,7 +60,7 @@ const GATHER_MOST: Duration = Duration::from_millis(5);
 pub(crate) enum Progress {
     /// The run goes on.
     Running,
-    /// The run is over, but not everybody knows.
+    /// The run is over, but not everyone knows.
     Ended(RunOutcome),
     /// The run is over and every member has fetched that.
     Known(RunOutcome),
@@ -99,7 +99,7 @@ struct Engine {
     waiting: Vec<Waiting>,
     /// Members that have fetched the end.
     fetched: HashSet<ClientId>,
-    /// Who is enrolled, and as what.
+    /// Enrolled names with their roles.
     enrolled: BTreeMap<ClientId, Role>,
     /// When this process heard each client last.
     heard: BTreeMap<ClientId, Instant>,
@@ -118,7 +118,7 @@ struct Engine {
 
 struct Waiting {
     client: ClientId,
-    ask: Ask,
+    ask: WorkRequest,
 }
 
 /// What one batch leaves to be done once its records are durable.
@@ -305,7 +305,7 @@ impl Engine {
         }
     }
 
-    /// Waits for a message, or until there may be something to do without one. An error says that nobody is left who could send one.
+    /// Waits for a message, or until there may be something to do without one. An error says that no one is left who could send one.
     fn wait(&mut self, idle: bool) -> std::result::Result<Option<Command>, RecvTimeoutError> {
         // A point in time that has passed without consequence (a paused run, for example) must not be waited for again and again.
         let least = self.now.plus(if idle { IDLE } else { Duration::ZERO });
@@ -367,7 +367,7 @@ impl Engine {
                     Err(ServeError::Rejected(rejected)) => refused.note(&peer.client, Some(rejected), heard),
                     Err(_) => {}
                 }
-                // Somebody who only looks, perhaps with another certificate, does not take the site's running client away.
+                // Someone who only looks, perhaps with another certificate, does not take the site's running client away.
                 if result.is_ok() && hello.peek().is_ok_and(|hello| hello.intent == Intent::Join) {
                     hellos.insert(peer.client, peer.tls_key);
                 }
@@ -452,9 +452,9 @@ impl Engine {
                     Err(error) => batch.keep::<()>(Err(error), ignored, telemetry),
                 }
             }
-            Command::SummerTold => {
+            Command::SummerNotified => {
                 if let Some(mailbox) = mailbox {
-                    mailbox.tell();
+                    mailbox.notify();
                 }
                 Ok(())
             }
@@ -576,8 +576,8 @@ impl Engine {
         let rounds = u32::try_from(self.server.coordinator().entries().len()).unwrap_or(u32::MAX);
         let reported = |client: &ClientId| self.server.coordinator().metrics().get(&rounds).is_some_and(|of| of.contains_key(client));
         let knows = |client: &ClientId, role: Role| self.fetched.contains(client) && (role == Role::Site || reported(client));
-        let told = self.mailbox.as_ref().is_none_or(Mailbox::is_told);
-        let all = told && self.server.coordinator().members().iter().all(|(client, member)| member.withdrawn || knows(client, member.role));
+        let done = self.mailbox.as_ref().is_none_or(Mailbox::is_notified);
+        let all = done && self.server.coordinator().members().iter().all(|(client, member)| member.withdrawn || knows(client, member.role));
         let progress = if all { Progress::Known(outcome) } else { Progress::Ended(outcome) };
         self.progress.send_if_modified(|current| std::mem::replace(current, progress) != progress);
     }

@@ -14,7 +14,7 @@ use serde::Serialize;
 /// Why the server cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Something that cannot be put down to anybody else.
+    /// Something that cannot be put down to anyone else.
     #[error("{0}")]
     Failed(#[source] Problem),
     /// The configuration file, or an override from the environment.
@@ -79,9 +79,9 @@ pub enum ServerError {
     /// Lock, disk, port.
     #[error("{0}")]
     Unavailable(#[source] Problem),
-    /// The system has run out of something that somebody may give back: memory, file descriptors.
+    /// The system has run out of something that someone may give back: memory, file descriptors.
     #[error("{0}")]
-    Shortage(#[source] Problem),
+    Exhausted(#[source] Problem),
     /// The store is damaged.
     #[error("{0}: the state is damaged; restore the directory from a copy, or start another one")]
     Corrupt(#[source] Problem),
@@ -134,7 +134,7 @@ impl ServerError {
     }
 
     /// The message as a person may see it: only messages about files and keys of this program's own operator have more than one line, because what
-    /// somebody else wrote must not look like another line.
+    /// someone else wrote must not look like another line.
     #[must_use]
     pub(crate) fn shown(&self) -> String {
         let text = self.to_string();
@@ -159,7 +159,7 @@ impl ServerError {
             Self::NoRound(RunOutcome::Complete | RunOutcome::Stopped | RunOutcome::Converged, _) => 1,
             Self::QuorumLost(_) | Self::SitesRefused(_) | Self::AggregationLost(_) | Self::NoRound(..) => 9,
             Self::Corrupt(_) => 11,
-            Self::Unavailable(_) | Self::Shortage(_) => 12,
+            Self::Unavailable(_) | Self::Exhausted(_) => 12,
             Self::Signal(number) => 128 + number,
         }
     }

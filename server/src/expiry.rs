@@ -1,4 +1,4 @@
-//! What stops being valid, and when: told weeks before, and refused by its name afterwards.
+//! Expiry of certificates and revocation lists: reported weeks before, refused by name afterwards.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::config::TlsFiles;
 use crate::error::{Result, ServerError};
 use crate::tls::Credentials;
 
-/// The end of something's validity is told from so long before it.
+/// How long before an expiry it is reported.
 const WEEKS_BEFORE: Duration = Duration::weeks(2);
 
 /// Something that is valid until a point in time.
@@ -101,7 +101,7 @@ pub(crate) fn warnings(all: &[Validity], now: OffsetDateTime) -> Vec<String> {
     all.iter().filter_map(|validity| validity.warning(now)).collect()
 }
 
-/// Refuses files of ours with which nobody could be let in.
+/// Refuses files of ours with which no one could be let in.
 ///
 /// # Errors
 /// [`ServerError::Authentication`] names the file, the day and the command that writes another.
@@ -140,13 +140,13 @@ mod tests {
         assert_eq!(warnings(&all, on(0)), Vec::<String>::new());
         assert_eq!(warnings(&all, on(15)), Vec::<String>::new());
         assert!(matches!(warnings(&all, on(-2)).as_slice(), [one] if one.contains("set this machine's clock")));
-        let told = warnings(&all, on(20));
-        assert!(matches!(told.as_slice(), [one] if one.contains("crl.pem expires in ") && one.contains("ca renew")), "{told:?}");
+        let warned = warnings(&all, on(20));
+        assert!(matches!(warned.as_slice(), [one] if one.contains("crl.pem expires in ") && one.contains("ca renew")), "{warned:?}");
         assert!(refuse_expired(&all, on(29)).is_ok());
         let error = refuse_expired(&all, on(31)).unwrap_err();
         assert!(error.code() == 6 && error.to_string().contains("crl.pem has expired"), "{error}");
-        let told = warnings(&all, on(80));
-        assert!(told.len() == 2 && told[0].contains("server.pem expires in"), "{told:?}");
+        let warned = warnings(&all, on(80));
+        assert!(warned.len() == 2 && warned[0].contains("server.pem expires in"), "{warned:?}");
         assert!(refuse_expired(&all, on(91)).unwrap_err().to_string().contains("server.pem has expired"));
         assert_eq!(warnings(&all, on(3649)).len(), 3);
     }

@@ -1,13 +1,13 @@
-//! What a run leaves behind: `posterior.json`, `report.html`, and the transcript for whoever wants to check it.
+//! Output of a run: `posterior.json`, `report.html`, and the transcript for checking it.
 //!
 //! Everything is computed from the store, so it can be made at any time, also beside a running server. Nothing of the store is taken on
 //! trust: the chain of signed headers and entries is followed from the first round to the last (`chain`).
 
 mod chain;
+mod convergence;
 mod history;
 mod page;
 mod releases;
-mod standing;
 mod transcript;
 
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ use dp_pvi_results::divided::Undividable;
 use dp_pvi_results::document::{DocumentError, Evaluation, PosteriorDocument};
 
 use self::chain::Keys;
+pub use self::convergence::ConvergenceStatus;
+pub(crate) use self::convergence::convergence;
 use self::history::History;
 use self::releases::{Kept, Releases};
-pub use self::standing::Standing;
-pub(crate) use self::standing::standing;
 use crate::config::Config;
 use crate::error::{Result, ServerError};
 use crate::files::replace;
@@ -54,7 +54,7 @@ pub fn prepare(config: &Config) -> Result<()> {
 /// What an export writes into its directory.
 pub const FILES: [&str; 2] = ["posterior.json", "report.html"];
 
-/// Writes `posterior.json` and `report.html` of the last run into a directory. Those of another run that stand there get names with its task and number, and stay.
+/// Writes `posterior.json` and `report.html` of the last run into a directory. Those of another run that are there get names with its task and number, and stay.
 ///
 /// # Errors
 /// There is no run, no round of it has an update ([`ServerError::NothingYet`]), the store is damaged ([`ServerError::Corrupt`]), or the

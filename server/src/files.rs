@@ -27,7 +27,7 @@ pub(crate) fn lock(path: &Path, holder: &str) -> Result<FileLock> {
     FileLock::take(path, holder).map_err(|e| ServerError::unavailable(path, e))
 }
 
-/// Makes sure that nobody but this user can change a folder or file of the server's state.
+/// Makes sure that only this user can change a folder or file of the server's state.
 pub(crate) fn check_own(path: &Path) -> Result<()> {
     dp_pvi_programs::identity::check_own(path).map_err(|e| ServerError::Unavailable(Problem::of(e)))
 }

@@ -23,12 +23,12 @@ use tower::ServiceExt;
 use tracing::debug;
 
 use crate::clock;
-use crate::crowd::Crowd;
+use crate::connection_limiter::ConnectionLimiter;
+use crate::convergence_status::StatusCache;
 use crate::engine::{EngineHandle, Snapshot};
 use crate::error::name_of;
 use crate::expiry;
-use crate::shortage::Shortage;
-use crate::standing::Standings;
+use crate::resource_backoff::ResourceBackoff;
 use crate::telemetry::Telemetry;
 use crate::tls::LiveCredentials;
 
@@ -38,7 +38,7 @@ pub(crate) struct Pages {
     pub(crate) engine: EngineHandle,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) credentials: Arc<LiveCredentials>,
-    pub(crate) standings: Standings,
+    pub(crate) convergence: StatusCache,
     pub(crate) federation: Arc<str>,
     pub(crate) listen: SocketAddr,
     /// Names by which this port may be called, beside its addresses and the names in the server's certificate.
@@ -76,16 +76,16 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages, most: usize) {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(pages.clone());
-    let (crowd, mut shortage) = (Crowd::new(most), Shortage::default());
+    let (limiter, mut backoff) = (ConnectionLimiter::new(most), ResourceBackoff::default());
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tokio::time::sleep(shortage.pause(&telemetry, "a connection to the status page could not be accepted", &error)).await;
+                tokio::time::sleep(backoff.pause(&telemetry, "a connection to the status page could not be accepted", &error)).await;
                 continue;
             }
         };
-        shortage = Shortage::default();
+        backoff = ResourceBackoff::default();
         let (routes, pages) = (routes.clone(), pages.clone());
         let service = hyper::service::service_fn(move |request| answer(routes.clone(), pages.clone(), request));
         let connection = http1::Builder::new()
@@ -95,7 +95,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages, most: usize) {
             .max_buf_size(HEAD_BYTES)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service);
-        crowd.start(address.ip(), async move {
+        limiter.start(address.ip(), async move {
             if !matches!(tokio::time::timeout(TIMEOUT, connection).await, Ok(Ok(()))) {
                 debug!(%address, "a connection to the status page did not end in order");
             }
@@ -120,8 +120,8 @@ async fn answer(routes: Router, pages: Pages, request: Request<Incoming>) -> Res
 }
 
 impl Pages {
-    /// Whether a `Host` means this server. A page of somebody else whose name was pointed at this address could read everything here
-    /// with the browser of whoever looks at it: so names count only if an operator chose them.
+    /// Whether a `Host` means this server. A page of someone else whose name was pointed at this address could read everything here
+    /// with the browser of anyone who looks at it: so names count only if an operator chose them.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
@@ -161,7 +161,7 @@ async fn status_json(State(pages): State<Pages>) -> Response {
     match pages.engine.status().await {
         Ok(mut snapshot) => {
             snapshot.warnings.extend(expiry::warnings(&pages.credentials.validities(), clock::date(clock::now())));
-            snapshot.standing = pages.standings.after(snapshot.rounds_closed).await;
+            snapshot.convergence = pages.convergence.after(snapshot.rounds_closed).await;
             match serde_json::to_string(&snapshot) {
                 Ok(text) => ([(header::CONTENT_TYPE, "application/json")], visible_json(&text).into_owned()).into_response(),
                 Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -176,7 +176,7 @@ async fn status_page(State(pages): State<Pages>) -> Response {
         Ok(mut snapshot) => {
             let now = clock::date(clock::now());
             snapshot.warnings.extend(expiry::warnings(&pages.credentials.validities(), now));
-            snapshot.standing = pages.standings.after(snapshot.rounds_closed).await;
+            snapshot.convergence = pages.convergence.after(snapshot.rounds_closed).await;
             let page = page(&pages, &snapshot, now);
             ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
         }
@@ -216,8 +216,8 @@ fn page(pages: &Pages, snapshot: &Snapshot, now: OffsetDateTime) -> String {
         let what = if snapshot.stage == "suspended" { "the run ends" } else { "closes" };
         let _ = write!(html, "<tr><th>{what} in at most</th><td>{seconds} s</td></tr>");
     }
-    if let Some(standing) = &snapshot.standing {
-        let _ = write!(html, "<tr><th>distance to go</th><td>{}</td></tr>", Escaped(&standing.text()));
+    if let Some(convergence) = &snapshot.convergence {
+        let _ = write!(html, "<tr><th>distance to go</th><td>{}</td></tr>", Escaped(&convergence.text()));
     }
     if let Some(outcome) = &snapshot.outcome {
         let _ = write!(html, "<tr><th>outcome</th><td>{}</td></tr>", name_of(outcome));

@@ -27,7 +27,7 @@
 //! * `mailbox`, `service::aggregation`: questions to the summer, which calls like every other party; an answer goes to the engine.
 //! * [`summer`]: the second party of aggregated runs, a process of its own with its own keys and disk.
 //! * [`export`]: `posterior.json`, `report.html`, the transcript.
-//! * [`admin`], `http`, `standing`, `telemetry`: operators and monitoring.
+//! * [`admin`], `http`, `convergence_status`, `telemetry`: operators and monitoring.
 //!
 //! # Exit codes
 //!
@@ -40,7 +40,8 @@ pub mod ca;
 pub mod cli;
 mod clock;
 pub mod config;
-mod crowd;
+mod connection_limiter;
+mod convergence_status;
 mod engine;
 pub mod error;
 mod expiry;
@@ -49,10 +50,9 @@ mod files;
 mod http;
 mod listener;
 mod mailbox;
+mod resource_backoff;
 mod server;
 mod service;
-mod shortage;
-mod standing;
 mod stopped;
 pub mod store;
 pub mod summer;
@@ -62,7 +62,7 @@ pub mod tls;
 
 pub use engine::{Event, EventSink, MemberView, RefusedHello, Snapshot, SummerView};
 pub use error::{Result, ServerError};
-pub use export::Standing;
+pub use export::ConvergenceStatus;
 pub use server::{Running, Start, run, start};
 pub use stopped::stop_stored;
 pub use task::resolve_task;

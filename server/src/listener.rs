@@ -1,4 +1,4 @@
-//! Accepts connections: one task per handshake, with a deadline, so that nobody who stalls can hold up another.
+//! Accepts connections: one task per handshake, with a deadline, so that a stalled peer delays no other.
 //!
 //! # Limits
 //!
@@ -29,8 +29,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 use tracing::{debug, info, warn};
 
-use crate::crowd::Crowd;
-use crate::shortage::Shortage;
+use crate::connection_limiter::ConnectionLimiter;
+use crate::resource_backoff::ResourceBackoff;
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, PeerIdentity};
 
@@ -49,7 +49,7 @@ pub(crate) type Incoming = ReceiverStream<io::Result<Connection>>;
 /// Starts accepting on a bound socket, with at most `handshakes` of them in progress.
 pub(crate) fn accept(listener: TcpListener, credentials: Arc<LiveCredentials>, telemetry: Arc<Telemetry>, handshakes: usize) -> Incoming {
     let (sender, receiver) = mpsc::channel(16);
-    tokio::spawn(accept_loop(listener, credentials, telemetry, Crowd::new(handshakes), sender));
+    tokio::spawn(accept_loop(listener, credentials, telemetry, ConnectionLimiter::new(handshakes), sender));
     ReceiverStream::new(receiver)
 }
 
@@ -57,11 +57,11 @@ async fn accept_loop(
     listener: TcpListener,
     credentials: Arc<LiveCredentials>,
     telemetry: Arc<Telemetry>,
-    handshakes: Arc<Crowd>,
+    handshakes: Arc<ConnectionLimiter>,
     sender: mpsc::Sender<io::Result<Connection>>,
 ) {
     let peers = Arc::new(Peers::default());
-    let mut shortage = Shortage::default();
+    let mut backoff = ResourceBackoff::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -70,11 +70,11 @@ async fn accept_loop(
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tokio::time::sleep(shortage.pause(&telemetry, "a connection could not be accepted", &error)).await;
+                tokio::time::sleep(backoff.pause(&telemetry, "a connection could not be accepted", &error)).await;
                 continue;
             }
         };
-        shortage = Shortage::default();
+        backoff = ResourceBackoff::default();
         let (credentials, telemetry, peers, sender) = (credentials.clone(), telemetry.clone(), peers.clone(), sender.clone());
         handshakes.start(address.ip(), async move {
             match handshake(stream, &credentials).await {

@@ -60,7 +60,7 @@ pub(crate) struct Mailbox {
     vain: Option<(SummerRequest, Timestamp)>,
     failures: u32,
     /// Whether the summer knows that the run is over.
-    told: bool,
+    notified: bool,
     presence: Presence,
 }
 
@@ -68,7 +68,7 @@ impl Mailbox {
     /// An empty mailbox, and where to look at it.
     pub(crate) fn new() -> (Self, watch::Receiver<Posted>) {
         let (posted, receiver) = watch::channel(Posted::Nothing);
-        (Self { posted, number: 0, open: None, vain: None, failures: 0, told: false, presence: Presence::Gone }, receiver)
+        (Self { posted, number: 0, open: None, vain: None, failures: 0, notified: false, presence: Presence::Gone }, receiver)
     }
 
     /// Puts down what the run asks now.
@@ -126,13 +126,13 @@ impl Mailbox {
     }
 
     /// The summer has been told that the run is over.
-    pub(crate) fn tell(&mut self) {
-        self.told = true;
+    pub(crate) fn notify(&mut self) {
+        self.notified = true;
     }
 
     /// Whether it has.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told
+    pub(crate) fn is_notified(&self) -> bool {
+        self.notified
     }
 
     /// The summer came or went.
@@ -156,7 +156,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, Terms};
     use dp_pvi_names::RunId;
-    use dp_pvi_protocol::aggregation::Ask;
+    use dp_pvi_protocol::aggregation::SummerCall;
     use dp_pvi_secagg::charter::{CharterBody, Member, Parties, SignedCharter};
     use dp_pvi_secagg::plan::PlanRequest;
     use dp_pvi_secagg::signed::PublicKey;
@@ -187,7 +187,7 @@ mod tests {
             max_rounding_loss: 0.01,
         };
         let charter = SignedCharter::draft(&CharterBody::from_plans(parties, &[(plan, 3)]).unwrap());
-        SummerRequest { charter, ask: Ask::Sign }
+        SummerRequest { charter, ask: SummerCall::Sign }
     }
 
     fn number(posted: &watch::Receiver<Posted>) -> Option<u64> {
@@ -250,8 +250,8 @@ mod tests {
         assert_eq!(*posted.borrow_and_update(), Posted::Over { outcome: RunOutcome::Complete, charter: None });
         mailbox.put(None, Timestamp::from_millis(1));
         mailbox.over(RunOutcome::Complete, None);
-        assert!(!posted.has_changed().unwrap() && !mailbox.is_told());
-        mailbox.tell();
-        assert!(mailbox.is_told());
+        assert!(!posted.has_changed().unwrap() && !mailbox.is_notified());
+        mailbox.notify();
+        assert!(mailbox.is_notified());
     }
 }

@@ -21,14 +21,14 @@ use tracing::{debug, info, warn};
 
 use crate::ca::Enrolled;
 use crate::config::{Config, Phases};
+use crate::convergence_status::StatusCache;
 use crate::engine::{self, EngineHandle, Event, EventSink, Parts, Progress};
 use crate::error::{Result, ServerError};
 use crate::export::{Exported, export};
 use crate::http::{self, Pages};
 use crate::mailbox::Mailbox;
+use crate::resource_backoff::Limits;
 use crate::service::{AggregationService, Service};
-use crate::shortage::Limits;
-use crate::standing::Standings;
 use crate::store::{PayloadStore, Store, StoredRun};
 use crate::telemetry::Telemetry;
 use crate::tls::{LiveCredentials, authority_hash, load_identity};
@@ -36,8 +36,8 @@ use crate::{admin, clock, expiry, listener, resolve_task};
 
 /// Certificate files are looked at this often.
 const REFRESH: Duration = Duration::from_secs(2);
-/// What ends soon is told this often.
-const TOLD_AGAIN: Duration = Duration::from_secs(24 * 3600);
+/// Interval between two reports of an expiry.
+const REPEAT_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// Open calls may finish for this long when the server ends.
 const DRAIN: Duration = Duration::from_secs(3);
 
@@ -144,15 +144,15 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
     let (stop_grpc, stopped) = oneshot::channel();
     let grpc = tokio::spawn(serve_grpc(service, aggregation, incoming, stopped));
 
-    let standings = Standings::new(config.clone());
-    let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone(), credentials.clone(), standings.clone()))];
+    let convergence = StatusCache::new(config.clone());
+    let mut background = vec![tokio::spawn(admin::serve(socket, engine.clone(), credentials.clone(), convergence.clone()))];
     background.push(tokio::spawn(refresh(credentials.clone(), engine.clone(), config.phases.clone())));
     if let Some(http) = http {
         let pages = Pages {
             engine: engine.clone(),
             telemetry,
             credentials,
-            standings,
+            convergence,
             federation: config.federation.as_str().into(),
             listen: address,
             hosts: config.http_hosts.as_slice().into(),
@@ -174,7 +174,7 @@ pub async fn start(config: Config, start_as: Start, events: EventSink) -> Result
 }
 
 impl Running {
-    /// Waits until the run has ended and everybody knows, or until `shutdown` resolves to the number of a signal.
+    /// Waits until the run has ended and everyone knows, or until `shutdown` resolves to the number of a signal.
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -310,15 +310,15 @@ fn longest_answer(task: &ResolvedTask) -> Result<u64> {
 }
 
 async fn refresh(credentials: Arc<LiveCredentials>, engine: EngineHandle, phases: Phases) {
-    let mut told: Option<Instant> = None;
+    let mut reported: Option<Instant> = None;
     loop {
-        if told.is_none_or(|last| last.elapsed() >= TOLD_AGAIN) {
-            told = Some(clock::instant());
+        if reported.is_none_or(|last| last.elapsed() >= REPEAT_AFTER) {
+            reported = Some(clock::instant());
             expiry::warnings(&credentials.validities(), clock::date(clock::now())).iter().for_each(|warning| warn!("{warning}"));
         }
         tokio::time::sleep(REFRESH).await;
         if credentials.refresh().is_some() {
-            told = None;
+            reported = None;
             match active_clients(&credentials, &phases) {
                 Ok(clients) => engine.set_enrolled(clients),
                 Err(problem) => warn!(%problem, "the run goes on with the clients that were enrolled before"),

@@ -24,7 +24,7 @@ use crate::clock;
 use crate::engine::{EngineHandle, Refused};
 use crate::error::ServerError;
 use crate::listener::ConnectedPeer;
-use crate::shortage;
+use crate::resource_backoff;
 use crate::store::{PayloadStore, WriteError};
 use crate::telemetry::Telemetry;
 use crate::tls::LiveCredentials;
@@ -143,8 +143,8 @@ impl Service {
                 Err(status(&Refused::Rejected(error.into())))
             }
             // It passes: the site sends the same bytes again.
-            Ok(Err(WriteError::Io(error))) if shortage::passes(&error) => {
-                self.telemetry.shortage("an update could not be stored", &error);
+            Ok(Err(WriteError::Io(error))) if resource_backoff::passes(&error) => {
+                self.telemetry.resource_exhausted("an update could not be stored", &error);
                 Err(wire::unavailable("the server cannot store updates just now"))
             }
             Ok(Err(error @ WriteError::Io(_))) => {
@@ -178,7 +178,7 @@ impl Federation for Service {
 
     async fn work(&self, request: Request<Streaming<v1::SiteFrame>>) -> Result<Response<Self::WorkStream>, Status> {
         let peer = connected(&request)?.clone();
-        // Whoever may not speak learns it before it sends anything.
+        // Anyone who may not speak learns it before it sends anything.
         let client = self.authorise(&peer)?.client;
         self.twice(&client, &peer);
         let at_work = self.session(&client, &peer);
@@ -361,7 +361,7 @@ mod tests {
 
     /// Two thousand calls a second of one client become its share; the others keep theirs, and rounds bring more.
     #[test]
-    fn weakness_5_one_client_has_a_share_of_the_work() {
+    fn one_client_has_a_share_of_the_work() {
         let (clients, start) = (Clients::default(), clock::instant());
         clients.with(&client("a"), |share| share.filled = start);
         let at = |call: u32| start + Duration::from_micros(500) * call;

@@ -1,6 +1,6 @@
 //! Ends an unfinished run from its state alone, while no server runs.
 //!
-//! Whoever changed the task's file and wants to begin the new run need not find the old file again: the store holds the task's bytes, and the
+//! Anyone who changed the task's file and wants to begin the new run need not find the old file again: the store holds the task's bytes, and the
 //! run ends as `stop` ends it in a running server, signed by the same key.
 
 use dp_pvi_names::RunId;
@@ -33,7 +33,7 @@ pub fn stop_stored(config: &Config) -> Result<RunId> {
     while let Some(record) = store.record(&run, records.len() as u64)? {
         records.push(record);
     }
-    // A run without a record has not begun: its task is not known, and nobody has heard of it.
+    // A run without a record has not begun: its task is not known, and no one has heard of it.
     let Some(Record::RunOpened { task, .. }) = records.first() else {
         let message = "its last run has not begun; start it with its own task file, or name another state directory";
         return Err(ServerError::unavailable(database, message));

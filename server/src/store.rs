@@ -7,7 +7,7 @@
 //! The payload of a small update lies in the row of its record and becomes durable with it, in one flush; larger ones are written
 //! to files while they arrive.
 //!
-//! A write-ahead log in which a disk changed a byte is told from one whose last write was cut off (`wal`): nothing that was committed is
+//! A write-ahead log in which a disk changed a byte is distinguished from one whose last write was cut off (`wal`): nothing that was committed is
 //! forgotten without a word.
 //!
 //! A file lock beside the database keeps a second server away. Readers ([`Reader`]) need no lock.
@@ -411,10 +411,10 @@ pub(crate) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> ServerError 
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ServerError::Corrupt(format!("{}: {error}", path.display()).into()),
-        Some(ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => ServerError::Shortage(format!("{}: {error}", path.display()).into()),
-        // As where payloads are stored: somebody may make room.
+        Some(ErrorCode::OutOfMemory | ErrorCode::CannotOpen) => ServerError::Exhausted(format!("{}: {error}", path.display()).into()),
+        // As where payloads are stored: someone may make room.
         Some(ErrorCode::DiskFull) => {
-            ServerError::Shortage(format!("{}: the disk is full; nothing was lost: make room", path.display()).into())
+            ServerError::Exhausted(format!("{}: the disk is full; nothing was lost: make room", path.display()).into())
         }
         _ => ServerError::unavailable(path, error.to_string()),
     }

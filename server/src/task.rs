@@ -1,4 +1,4 @@
-//! From `task.toml` and the schema's text to the one document whose hash everybody signs.
+//! From `task.toml` and the schema's text to the one document whose hash everyone signs.
 
 use std::path::{Path, PathBuf};
 
@@ -62,7 +62,7 @@ pub(crate) fn refuse_to_overwrite(config: &Config, output: &Path) -> Result<()> 
     outputs::refuse(output).map_err(|e| ServerError::Usage(Problem::said(format!("{}: {e}", output.display()), e)))
 }
 
-/// Whether the secure sums of an aggregated task can be planned: the charter would be refused only when everybody has joined.
+/// Whether the secure sums of an aggregated task can be planned: the charter would be refused only when everyone has joined.
 fn sums_fit(task: &ResolvedTask) -> std::result::Result<(), Problem> {
     let Some(spec) = &task.aggregation else { return Ok(()) };
     let plans = aggregation::plans(task, spec).map_err(Problem::of)?;

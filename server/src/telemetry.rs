@@ -18,8 +18,8 @@ use tracing::warn;
 use crate::clock;
 use crate::expiry::Validity;
 
-/// Shortages of the system are told at most this often.
-const TOLD_AGAIN: Duration = Duration::from_secs(60);
+/// Exhausted resources are reported at most this often.
+const REPEAT_AFTER: Duration = Duration::from_secs(60);
 
 /// What became of an update.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -85,10 +85,10 @@ pub(crate) struct Telemetry {
     pub(crate) retries: Counter,
     pub(crate) handshake_failures: Counter,
     pub(crate) rejections: Counter,
-    pub(crate) shortages: Counter,
+    pub(crate) resource_exhaustions: Counter,
     pub(crate) throttled: Counter,
-    /// When a shortage was told last.
-    told: Mutex<Option<Instant>>,
+    /// When a lack was told last.
+    reported: Mutex<Option<Instant>>,
     pub(crate) summer_connected: Gauge,
     pub(crate) suspended: Gauge,
     pub(crate) aggregation_dropouts: Counter,
@@ -133,12 +133,12 @@ impl Telemetry {
             handshake_failures: counter(&mut registry, "handshake_failures", "TLS handshakes that failed"),
             rejections: counter(&mut registry, "rejections", "Messages that were not accepted"),
             throttled: counter(&mut registry, "throttled_calls", "Calls and requests beyond a client's share of work"),
-            shortages: counter(
+            resource_exhaustions: counter(
                 &mut registry,
-                "shortages",
+                "resource_exhaustions",
                 "Times that work waited because file descriptors, memory or room on a disk had run out",
             ),
-            told: Mutex::new(None),
+            reported: Mutex::new(None),
             rounds,
             updates,
             bytes_in,
@@ -166,13 +166,13 @@ impl Telemetry {
     }
 
     /// Counts a wait for something that the system has run out of, and tells it once a minute.
-    pub(crate) fn shortage(&self, what: &str, error: &dyn std::fmt::Display) {
-        self.shortages.inc();
+    pub(crate) fn resource_exhausted(&self, what: &str, error: &dyn std::fmt::Display) {
+        self.resource_exhaustions.inc();
         let now = clock::instant();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|last| now.duration_since(last) >= TOLD_AGAIN) {
-            *told = Some(now);
-            warn!(%error, waits = self.shortages.get(), "{what}: it is tried again until it works");
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.is_none_or(|last| now.duration_since(last) >= REPEAT_AFTER) {
+            *reported = Some(now);
+            warn!(%error, waits = self.resource_exhaustions.get(), "{what}: it is tried again until it works");
         }
     }
 

@@ -57,7 +57,7 @@ impl PeerIdentity {
 pub struct Credentials {
     /// For new connections.
     pub server: Arc<ServerConfig>,
-    /// Who is enrolled.
+    /// Enrolled names.
     pub enrolled: Enrolled,
     /// When the first of server certificate, authority and revocation list expires.
     pub expires: Expiry,

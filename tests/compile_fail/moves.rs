@@ -1,7 +1,7 @@
 //! What is used up by using it.
 
 use dp_pvi_privacy::mechanism::{Summation, Summed, release_non_private};
-use dp_pvi_privacy::{OwnEyes, Permit, Sensitive, StepPermit, UnitTable};
+use dp_pvi_privacy::{LocalAccess, Permit, Sensitive, StepPermit, UnitTable};
 
 struct Numbers(Vec<f64>);
 
@@ -26,9 +26,9 @@ fn split_a_permit_and_use_it(value: Sensitive<f64>, permit: Permit) -> Vec<StepP
     steps
 }
 
-fn look_twice_with_one_right(first: Sensitive<f64>, second: Sensitive<f64>, eyes: OwnEyes) {
-    let _ = first.for_own_eyes(eyes);
-    let _ = second.for_own_eyes(eyes);
+fn look_twice_with_one_right(first: Sensitive<f64>, second: Sensitive<f64>, access: LocalAccess) {
+    let _ = first.into_local_only(access);
+    let _ = second.into_local_only(access);
 }
 
 fn release_a_sensitive_and_keep_it(value: Sensitive<f64>, permit: Permit) -> Sensitive<f64> {

@@ -116,7 +116,7 @@ fn test_modules(path: &str, scrubbed: &str) -> Vec<String> {
     modules.filter(|(_, end)| scrubbed[*end..].trim_start().starts_with(';')).map(|(name, _)| format!("{folder}/{name}")).collect()
 }
 
-/// Blanks the modules under `#[cfg(test)]` that stand in the file itself.
+/// Blanks the modules under `#[cfg(test)]` that are in the file itself.
 fn without_unit_tests(scrubbed: &str) -> String {
     let mut code = String::with_capacity(scrubbed.len());
     let mut from = 0;

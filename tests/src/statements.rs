@@ -98,7 +98,7 @@ fn ledgers(federation: &Federation) -> Vec<(ClientId, Vec<(Row, Hash)>)> {
             Config::parse(&text, home, federation.client_environment.clone()).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let private = config.data.private.as_ref()?;
         let key = keys::identity(&config.tls.identity).expect("the site's key");
-        let ledger = ledger::look(private, key).unwrap_or_else(|e| panic!("{}: {e}", private.ledger.display()));
+        let ledger = ledger::read_only(private, key).unwrap_or_else(|e| panic!("{}: {e}", private.ledger.display()));
         Some((config.site.name, ledger.rows().to_vec()))
     });
     charged.collect()

@@ -20,7 +20,7 @@ use crate::{keys, ledger};
 /// The ledger.
 pub fn show(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
-    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
+    let ledger = ledger::read_only(private, keys::identity(&config.tls.identity)?)?;
     let Losses { joint: spent, fallback } = ledger.losses();
     let budget = ledger.budget();
     let left = (budget.epsilon.get() - spent.epsilon.get()).max(0.0);
@@ -116,7 +116,7 @@ fn given_back(ledger: &ledger::LedgerView) -> Result<BTreeMap<RunId, f64>> {
         return Ok(back);
     }
     let mut before = 0.0;
-    for ((row, _), loss) in ledger.rows().iter().zip(ledger.readings()?) {
+    for ((row, _), loss) in ledger.rows().iter().zip(ledger.cumulative_losses()?) {
         let now = loss.epsilon.get();
         if let RowBody::Renounced { run } = &row.body {
             *back.entry(*run).or_insert(0.0) += if now < before { before - now } else { 0.0 };
@@ -150,11 +150,11 @@ pub fn freeze(config: &Config, state: FreezeState, output: Output) -> Result<()>
 /// The ledger.
 pub fn history(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
-    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
+    let ledger = ledger::read_only(private, keys::identity(&config.tls.identity)?)?;
     if output.format() == Format::Text && view::charges(ledger.rows())?.is_empty() {
         output.line("nothing was released yet");
     }
-    for ((row, _), total) in ledger.rows().iter().zip(ledger.readings()?) {
+    for ((row, _), total) in ledger.rows().iter().zip(ledger.cumulative_losses()?) {
         let RowBody::Reserved { release, .. } = &row.body else { continue };
         let state = ledger.state(release).map_or("unknown", state_name);
         output.object(

@@ -20,10 +20,10 @@ use crate::config::Config;
 use crate::config::Database;
 #[cfg(feature = "postgres")]
 use crate::database::trial;
+use crate::dry_run::{Expected, Where, dry_run};
 use crate::error::{ClientError, Result};
 use crate::ledger::{self, LedgerView};
 use crate::output::{Output, name_of};
-use crate::rehearsal::{Expected, Where, rehearse};
 use crate::snapshot::{LocalSchema, in_memory_for, look_at, unit_in_words};
 use crate::transport::GrpcTransport;
 use crate::{clock, keys, run, screen, tls, train};
@@ -68,18 +68,18 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
         true => "fits the schema; visits read the records from a file in the state folder, some thousand at a time".into(),
         false => "fits the schema".into(),
     };
-    let looked = look(&config);
+    let inspected = inspect(&config);
     // What the site's own people have to know of its records, whether they can be used or not.
-    if let Ok(Looked { inspection: Some(inspection), .. }) = &looked {
+    if let Ok(Inspected { inspection: Some(inspection), .. }) = &inspected {
         screen::notes(inspection, &config).iter().for_each(|note| report.warn("data", note));
     }
-    let standing = match &looked {
-        Ok(Looked { schema, inspection: Some(inspection), .. }) => Some(screen::standing(&config, schema, &inspection.screen)),
+    let admitted = match &inspected {
+        Ok(Inspected { schema, inspection: Some(inspection), .. }) => Some(screen::admits_run(&config, schema, &inspection.screen)),
         _ => None,
     };
-    let loaded = report.step("data", looked.and_then(Looked::loaded), words);
-    if let Some(standing) = standing {
-        report.step("records", standing, |()| "so many of them contribute that a run may begin".into());
+    let loaded = report.step("data", inspected.and_then(Inspected::loaded), words);
+    if let Some(admitted) = admitted {
+        report.step("records", admitted, |()| "so many of them contribute that a run may begin".into());
     }
     if let Some(note) = loaded.as_ref().and_then(Loaded::note) {
         report.warn("data", &note);
@@ -91,7 +91,7 @@ pub async fn check(file: &Path, server: Server, output: Output) -> Result<()> {
     readable_by_all(&config).iter().for_each(|warning| report.warn("data", warning));
     let ledger = match (config.private(), identity) {
         (Ok(private), Some(key)) => {
-            let opened = ledger::look(private, key).map(|ledger| {
+            let opened = ledger::read_only(private, key).map(|ledger| {
                 let spent = ledger.losses().joint;
                 (ledger, spent)
             });
@@ -156,10 +156,10 @@ fn try_query(report: &mut Report, database: &Database, unit_column: Option<&str>
     });
 }
 
-/// What a visit will take, by a rehearsal on invented records.
+/// What a visit will take, by a dry run on invented records.
 fn visits(report: &mut Report, config: &Config, task: &ResolvedTask, units: u64, on_disk: bool) {
     let place = Where { site: &config.site.name, state: &config.site.state, threads: config.site.threads, on_disk };
-    let expected = match rehearse(task, units, place) {
+    let expected = match dry_run(task, units, place) {
         Ok(expected) => expected,
         // What a run needs is not in this: it is only not known.
         Err(error) => return report.warn("visits", &format!("time and memory are not estimated: {}", error.shown())),
@@ -216,7 +216,7 @@ impl Report {
         }
     }
 
-    /// What somebody should know although nothing failed.
+    /// What someone should know although nothing failed.
     fn warn(&self, name: &str, words: &str) {
         self.output.object(|| json!({"check": name, "ok": true, "warning": words}), || format!("warning {name}: {}", visible(words)));
     }
@@ -248,12 +248,12 @@ fn state_folder(path: &Path) -> Result<()> {
 }
 
 /// Reads the data through the site's schema and counts what it does to them.
-fn look(config: &Config) -> Result<Looked> {
+fn inspect(config: &Config) -> Result<Inspected> {
     let schema = LocalSchema::read(&config.data.schema)?;
     let failed = |e: DataError| ClientError::Data(Problem::of(e));
     let Some(private) = &config.data.private else {
         dp_pvi_data::PublicCells::load(schema.schema(), &config.data.files, None).map_err(failed)?;
-        return Ok(Looked { schema, inspection: None, rejected: None, declared: 0, on_disk: false });
+        return Ok(Inspected { schema, inspection: None, rejected: None, declared: 0, on_disk: false });
     };
     train::check_declared(config)?;
     let files = look_at(config, schema.schema())?;
@@ -262,11 +262,11 @@ fn look(config: &Config) -> Result<Looked> {
     // A table in memory has fewer than 2^32 entries.
     let too_large = (!on_disk && inspection.entries_held > u64::from(u32::MAX)).then_some(DataError::Table(RecordError::TooLarge));
     let rejected = inspection.first_rejection(&files).or(too_large);
-    Ok(Looked { schema, inspection: Some(inspection), rejected, declared: private.nominal_units, on_disk })
+    Ok(Inspected { schema, inspection: Some(inspection), rejected, declared: private.nominal_units, on_disk })
 }
 
 /// The records, as they were looked at.
-struct Looked {
+struct Inspected {
     schema: LocalSchema,
     /// Of private ones.
     inspection: Option<Inspection>,
@@ -277,7 +277,7 @@ struct Looked {
     on_disk: bool,
 }
 
-impl Looked {
+impl Inspected {
     /// Unlike a run this stops at the first record that the schema rejects.
     fn loaded(self) -> Result<Loaded> {
         if let Some(rejected) = self.rejected {

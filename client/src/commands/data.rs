@@ -57,7 +57,7 @@ pub fn inspect(config: &Config, schema: Option<&Path>, design: Option<&DesignSpe
 pub fn confirm(config: &Config, output: Output) -> Result<()> {
     config.private()?;
     let schema = LocalSchema::read(&config.data.schema)?;
-    let Inspection { screen, .. } = screen::look(config, &schema)?;
+    let Inspection { screen, .. } = screen::inspect(config, &schema)?;
     screen::confirm(config, &schema, &screen)?;
     let percent = screen::percent(&screen);
     output.object(

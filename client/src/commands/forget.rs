@@ -12,7 +12,7 @@ use crate::error::{ClientError, Result};
 use crate::output::{Output, epsilon, json_number};
 use crate::{history, keys, ledger, snapshot};
 
-/// Fewest digits that name one of this site's own runs. Nobody else chose among those, so fewer are enough than where a hash is approved.
+/// Fewest digits that name one of this site's own runs. No one else chose among those, so fewer are enough than where a hash is approved.
 const FEWEST_DIGITS: usize = 8;
 
 /// Where hashes stand.

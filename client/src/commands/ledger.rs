@@ -7,7 +7,7 @@ use dp_pvi_accounting::DpEvent;
 use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::{Closed, FreezeState, HeadPlace, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
-use dp_pvi_programs::ledger::{self as file, OnDisk, SecondPlace, SqliteLedger, ViewStore};
+use dp_pvi_programs::ledger::{self as file, OnDisk, RollbackGuard, SqliteLedger, ViewStore};
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_protocol::text::visible;
@@ -35,7 +35,7 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
     let key = keys::identity(&config.tls.identity)?;
     let path = private.ledger.display();
     ledger::refuse_links(private)?;
-    let place = SecondPlace::at(&private.ledger_head);
+    let place = RollbackGuard::at(&private.ledger_head);
     let kept = place.head(&key)?;
     screen::before_ledger(config);
     let had_another = || kept.filter(|kept| kept.seq > 0).map(|kept| LedgerError::OtherLedger { place: shown(&place), kept: kept.seq });
@@ -52,7 +52,7 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
     };
     let had_rows = !store.is_empty();
     let ledger = Ledger::open(store, key, private.identity.clone(), private.budget)?;
-    // A creation that was cut off after the first row left a ledger that the second place does not know yet.
+    // A creation that was cut off after the first row left a ledger that the rollback guard does not know yet.
     if had_rows && (ledger.head().seq > 0 || kept == Some(ledger.head())) {
         return Err(ClientError::config("data.ledger", format!("{path} exists already: a data set has one ledger for ever")));
     }
@@ -74,7 +74,7 @@ pub fn create(config: &Config, output: Output) -> Result<()> {
     Ok(())
 }
 
-fn shown(place: &SecondPlace) -> String {
+fn shown(place: &RollbackGuard) -> String {
     place.path().display().to_string()
 }
 
@@ -85,7 +85,7 @@ fn shown(place: &SecondPlace) -> String {
 pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
-    let before = ledger::look(private, key.clone())?.head();
+    let before = ledger::read_only(private, key.clone())?.head();
     file::backup(&private.ledger, target)?;
     let written = Ledger::open(ViewStore::open(target)?, key, private.identity.clone(), private.budget)?;
     // A running client may have gone on meanwhile; it cannot have gone back.
@@ -107,11 +107,11 @@ pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// Puts a backup to where the ledger was. The backup must be the latest state that anybody here knows of; `lost` is the operator's word that
+/// Puts a backup to where the ledger was. The backup must be the latest state that anyone here knows of; `lost` is the operator's word that
 /// so many rows are gone for good. What the backup has open is closed: the ledger may have gone on from there, and have sent what it computed.
 ///
 /// # Errors
-/// A ledger that is there; a backup that is damaged, of another data set, behind the second place, or behind what a `posterior` says that this site signed; the disk.
+/// A ledger that is there; a backup that is damaged, of another data set, behind the rollback guard, or behind what a `posterior` says that this site signed; the disk.
 pub fn restore(config: &Config, from: &Path, lost: Option<u64>, posterior: Option<&Path>, output: Output) -> Result<()> {
     let private = config.private()?;
     ledger::refuse_links(private)?;
@@ -121,8 +121,8 @@ pub fn restore(config: &Config, from: &Path, lost: Option<u64>, posterior: Optio
         return Err(ClientError::InvalidFile { file: from.to_owned(), message: "holds no ledger: name a file of `ledger backup`".into() });
     }
     let backup = Ledger::open(store, key.clone(), private.identity.clone(), private.budget)?;
-    let mut place = SecondPlace::at(&private.ledger_head);
-    // Before anything is compared: nobody else keeps heads there meanwhile.
+    let mut place = RollbackGuard::at(&private.ledger_head);
+    // Before anything is compared: no one else keeps heads there meanwhile.
     place.claim()?;
     let known = place.head(&key)?;
     let signed = match posterior {
@@ -201,7 +201,7 @@ pub enum OtherUnits {
 /// How many rows are missing in a copy by the heads that it was compared with, if the operator gives up so many.
 ///
 /// # Errors
-/// A copy that is not behind but another one; rows that nobody gave up, or another number of them.
+/// A copy that is not behind but another one; rows that no one gave up, or another number of them.
 fn missing(seen: [std::result::Result<(), LedgerError>; 2], lost: Option<u64>) -> Result<u64> {
     let mut behind: Option<(u64, LedgerError)> = None;
     for refused in seen.into_iter().filter_map(std::result::Result::err) {
@@ -231,7 +231,7 @@ pub fn units(config: &Config, other: OtherUnits, output: Output) -> Result<()> {
     let now = unit_in_words(config, &LocalSchema::read(&config.data.schema)?)?;
     let ledger = match other {
         OtherUnits::Refuse => {
-            let ledger = ledger::look(private, key)?;
+            let ledger = ledger::read_only(private, key)?;
             ledger.check_units(&now)?;
             ledger.units().map(str::to_owned)
         }
@@ -260,7 +260,7 @@ pub fn units(config: &Config, other: OtherUnits, output: Output) -> Result<()> {
 /// else than this ledger charged, and for a transcript of another run than the posterior's.
 pub fn verify(config: &Config, transcript: Option<&Path>, posterior: Option<&Path>, output: Output) -> Result<()> {
     let private = config.private()?;
-    let mut ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
+    let mut ledger = ledger::read_only(private, keys::identity(&config.tls.identity)?)?;
     let releases: Vec<ReleaseId> = view::charges(ledger.rows())?.into_iter().map(|(release, _)| release.clone()).collect();
     let mut attachments = 0;
     for release in &releases {
@@ -388,7 +388,7 @@ fn certified(ledger: &LedgerView, config: &Config, file: &Path) -> Result<(Check
     Ok((checked, document.without))
 }
 
-/// Whether a ledger has the row that this site signed in a run, by the run's posterior: what the second place says, from a place that nobody lost.
+/// Whether a ledger has the row that this site signed in a run, by the run's posterior: what the rollback guard says, from a place that no one lost.
 fn has_what_was_signed(
     ledger: &LedgerView,
     config: &Config,
@@ -547,9 +547,9 @@ fn update_hash(message: &[u8]) -> Result<Hash> {
 /// The ledger.
 pub fn show(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
-    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
+    let ledger = ledger::read_only(private, keys::identity(&config.tls.identity)?)?;
     let delta = ledger.budget().delta;
-    for ((row, hash), reading) in ledger.rows().iter().zip(ledger.readings()?) {
+    for ((row, hash), reading) in ledger.rows().iter().zip(ledger.cumulative_losses()?) {
         output.object(
             || {
                 let mut value = row_json(row, *hash);
@@ -598,7 +598,7 @@ fn row_text(row: &Row) -> String {
 /// The ledger.
 pub fn export(config: &Config, output: Output) -> Result<()> {
     let private = config.private()?;
-    let ledger = ledger::look(private, keys::identity(&config.tls.identity)?)?;
+    let ledger = ledger::read_only(private, keys::identity(&config.tls.identity)?)?;
     for (row, hash) in ledger.rows() {
         output.json_line(&row_json(row, *hash));
     }

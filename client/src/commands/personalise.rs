@@ -1,15 +1,15 @@
-//! `personalise`: the posterior for this site's own eyes, with the exact likelihood of its records in place of what it released.
+//! `personalise`: the posterior for this site alone, with the exact likelihood of its records in place of what it released.
 //!
 //! Nothing is sent, charged or written to the ledger. This is the one place of the workspace that takes the exit of the release gate for a site's own
-//! people ([`dp_pvi_privacy::own_eyes`]); a process that has taken it can charge no ledger any more.
+//! people ([`dp_pvi_privacy::local_only`]); a process that has taken it can charge no ledger any more.
 
 use std::path::{Path, PathBuf};
 
 use dp_pvi_inference::personal::others::Released;
-use dp_pvi_inference::personal::{self, Known, Spread};
+use dp_pvi_inference::personal::{self, Heterogeneity, Known};
 use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_posterior::task::{ResolvedTask, SiteStateForm};
-use dp_pvi_privacy::{OwnEyes, SiteState};
+use dp_pvi_privacy::{LocalAccess, SiteState};
 use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_results::document::PosteriorDocument;
@@ -31,7 +31,7 @@ pub fn personalise(
     config: &Config,
     posterior: &Path,
     target: Option<&Path>,
-    (spread, changed): (Spread, Changed),
+    (heterogeneity, changed): (Heterogeneity, Changed),
     output: Output,
 ) -> Result<()> {
     let private = config.private()?;
@@ -63,14 +63,14 @@ pub fn personalise(
     let snapshot = Snapshot::load(&local, &identity)?;
     snapshot.schema().is_of(&task).map_err(|e| ClientError::Data(e.into()))?;
     snapshot.check_is_of(&run, changed)?;
-    let mut ledger = ledger::look(private, identity)?;
+    let mut ledger = ledger::read_only(private, identity)?;
     let released = released(config, &task, &run, &mut ledger)?;
     let plain = document.plain.as_ref().map_or(&document.natural_parameters, |plain| &plain.natural_parameters);
-    let eyes = OwnEyes::instead_of_releases().map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    let access = LocalAccess::instead_of_releases().map_err(|e| ClientError::Failed(Problem::of(e)))?;
     let scale = document.observation_scale.map(|scale| scale.estimate);
-    let known = Known { task: &task, plain, released: &released, spread, scale };
-    let seen = personal::posterior(&known, &*snapshot.units(&task)?, eyes).map_err(|e| ClientError::Failed(Problem::of(e)))?;
-    let personal = seen.look();
+    let known = Known { task: &task, plain, released: &released, heterogeneity, scale };
+    let seen = personal::posterior(&known, &*snapshot.units(&task)?, access).map_err(|e| ClientError::Failed(Problem::of(e)))?;
+    let personal = seen.reveal();
     let of = Of { site, data: &config.data.name, task: &task, run, rounds: document.rounds, scale };
     let made = PersonalDocument::new(&of, personal)?;
     let target = match target {
@@ -84,7 +84,7 @@ pub fn personalise(
             place
         }
     };
-    // Of what was computed nothing is shown but how: the numbers are in the file, for whoever may open it.
+    // Of what was computed nothing is shown but how: the numbers are in the file, for anyone who may open it.
     output.object(
         || json!({"private": PRIVATE, "file": target, "others": name_of(&personal.way)}),
         || format!("wrote {}\nPRIVATE: {PRIVATE}\n{}", target.display(), personal.way.words()),

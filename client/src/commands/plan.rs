@@ -12,7 +12,7 @@ use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed};
 use dp_pvi_protocol::text::visible;
 use dp_pvi_protocol::transport::Transport;
-use dp_pvi_results::forecast::{Counted, Prospect, counted, sizes};
+use dp_pvi_results::forecast::{Counted, ForecastResult, counted, sizes};
 use serde_json::{Value, json};
 
 use super::view;
@@ -41,7 +41,7 @@ pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64],
         None => ask_server(config, private, &ledger).await?,
     };
     if let Err(error) = approvals::saw(&config.site.state, &task.hash()) {
-        // Whoever may only look gets the plan all the same.
+        // Anyone who may only look gets the plan all the same.
         tracing::warn!(error = %error.shown(), "the hash cannot be noted: `approve` needs all of its digits");
     }
     let own = [private.nominal_units];
@@ -49,12 +49,12 @@ pub async fn plan(config: &Config, file: Option<&Path>, (units, sites): (&[u64],
         .then(|| Assumed { counted: counted(&task), units: units.first().copied().unwrap_or(private.nominal_units) });
     let units = sizes(&task, if units.is_empty() { &own } else { units }, sites)
         .map_err(|e| ClientError::Config { field: "--units".into(), message: Problem::of(e) })?;
-    let forecast = Prospect::of(&task, &units);
+    let forecast = ForecastResult::of(&task, &units);
     let mut plan = Plan::new(config, private, &ledger, (task, forecast), assumed)?;
     if on_disk == OnDisk::NotYet {
         plan.objections.push("the data set has no ledger yet: dp-pvi-client ledger create".into());
     }
-    let halted = screen::outlook(config);
+    let halted = screen::would_admit(config);
     if let Err(words) = &halted {
         plan.objections.push(words.to_string());
     }
@@ -80,7 +80,7 @@ pub(super) async fn ask_server(config: &Config, private: &PrivateData, ledger: &
             federation: identity.federation,
             client: client.clone(),
             role: Role::Site,
-            intent: Intent::Look,
+            intent: Intent::Observe,
             tls_key: identity.tls_key,
             task: None,
             nominal_units: Some(private.nominal_units),
@@ -124,7 +124,7 @@ struct Plan {
     runs_possible: u64,
     visits_possible: u64,
     objections: Vec<String>,
-    forecast: Prospect,
+    forecast: ForecastResult,
     assumed: Option<Assumed>,
 }
 
@@ -191,7 +191,7 @@ impl Plan {
         config: &Config,
         private: &PrivateData,
         ledger: &LedgerView,
-        (task, forecast): (ResolvedTask, Prospect),
+        (task, forecast): (ResolvedTask, ForecastResult),
         assumed: Option<Assumed>,
     ) -> Result<Self> {
         let version = |e: dp_pvi_posterior::task::TaskError| ClientError::Version(Problem::of(e));
@@ -311,7 +311,7 @@ impl Plan {
         for warning in self.task.warnings() {
             text.push_str(&format!("warning {}\n", visible(&warning)));
         }
-        if let (Some(assumed), Prospect::Outlook(_)) = (&self.assumed, &self.forecast) {
+        if let (Some(assumed), ForecastResult::Table(_)) = (&self.assumed, &self.forecast) {
             text.push_str(&assumed.text());
         }
         text.push_str(&self.forecast.text());

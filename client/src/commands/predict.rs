@@ -25,7 +25,7 @@ use crate::personal::{PRIVATE, PersonalDocument};
 
 /// Predicts every row of `data`; CSV (or JSON lines) to `target` or stdout.
 ///
-/// With a personal posterior the predictions are private: the log says so, every JSON line says so, and nobody but its owner can read `target`. `id` is a column of the files whose text is written beside every row's number.
+/// With a personal posterior the predictions are private: the log says so, every JSON line says so, and only its owner can read `target`. `id` is a column of the files whose text is written beside every row's number.
 ///
 /// A row that the schema drops, or that cannot be read, has no prediction: its cells stay empty and the last one says why, so that line i
 /// is always row i. A row whose numbers the schema changes is predicted as it would have been used in a run; the last cell and the log name its columns.
@@ -161,8 +161,8 @@ pub(super) fn warn_of_intervals(document: &PosteriorDocument, which: Which) {
     match (which, &document.plain) {
         (Which::Plain, Some(_)) => tracing::warn!("--intervals plain leaves the noise that protects the records out of the intervals"),
         _ if !document.intervals.complete => tracing::warn!("{}", document.intervals.why),
-        _ if document.convergence.as_ref().is_some_and(|convergence| convergence.verdict == Verdict::NotArrived) => {
-            tracing::warn!("the run had not arrived, and the intervals are wide for that reason: run it with more rounds");
+        _ if document.convergence.as_ref().is_some_and(|convergence| convergence.verdict == Verdict::NotConverged) => {
+            tracing::warn!("the run had not converged, and the intervals are wide for that reason: run it with more rounds");
         }
         // With a mean field they say what they leave out.
         _ if document.signal_to_noise.is_some() && document.is_mean_field() => {
@@ -229,7 +229,7 @@ impl Rows {
     fn put(&self, read: &dp_pvi_data::Rows, target: Option<&Path>, format: Format) -> Result<()> {
         let Some(path) = target else {
             return match self.write(read, format, &mut std::io::stdout().lock()) {
-                // Whoever reads has seen enough.
+                // Anyone who reads has seen enough.
                 Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
                 result => result.map_err(|e| ClientError::Unavailable(Problem::said(format!("stdout: {e}"), e))),
             };

@@ -35,7 +35,7 @@ pub(crate) fn fetch(database: &Database, _: &Schema, _: &Path) -> Result<(DataFi
     match *database {}
 }
 
-pub(crate) fn look(database: &Database, _: &Schema, _: &Path) -> Result<DataFile> {
+pub(crate) fn inspect(database: &Database, _: &Schema, _: &Path) -> Result<DataFile> {
     match *database {}
 }
 

@@ -56,7 +56,7 @@ pub(super) struct Planned {
     pub(super) cells: Vec<(Text, Family)>,
 }
 
-/// What stands in the catalogue of the tables of one description.
+/// What is in the catalogue of the tables of one description.
 pub(super) struct Catalogue<'a> {
     description: &'a Description,
     /// Where errors point to.

@@ -137,7 +137,7 @@ impl Connection {
             config.password(password.as_slice());
         }
         config.application_name("dp-pvi-client");
-        let failed = |e: Error| explain(database, &e, Words::Told);
+        let failed = |e: Error| explain(database, &e, Words::Quoted);
         match &database.tls {
             DatabaseTls::Required { ca } => {
                 let roots = roots(&keys::read_public("database.ca", ca)?)?;
@@ -186,7 +186,7 @@ impl Connection {
     /// See [`super::fetch`].
     pub(super) async fn execute(&self, sql: &str) -> Result<()> {
         let answer = timeout(self.database.answer, self.client.batch_execute(sql)).await;
-        answer.map_err(|_| self.silent())?.map_err(|e| self.explained(&e, Words::Told))
+        answer.map_err(|_| self.silent())?.map_err(|e| self.explained(&e, Words::Quoted))
     }
 
     /// Runs a statement that gives at most [`BATCH`] rows.
@@ -218,7 +218,7 @@ impl Connection {
                     format!("{file}: the database has no such table ({words}); names are taken as they are written, capitals too").into(),
                 ))
             }
-            answer => answer.map_err(|e| self.explained(&e, Words::Told)),
+            answer => answer.map_err(|e| self.explained(&e, Words::Quoted)),
         }
     }
 
@@ -252,7 +252,7 @@ impl Connection {
     /// See [`super::fetch`].
     pub(super) async fn prepare(&self, sql: &str) -> Result<Statement> {
         let answer = timeout(self.database.answer, self.client.prepare(sql)).await;
-        answer.map_err(|_| self.silent())?.map_err(|e| self.explained(&e, Words::Told))
+        answer.map_err(|_| self.silent())?.map_err(|e| self.explained(&e, Words::Quoted))
     }
 
     /// What went wrong, in words for the operator.
@@ -305,7 +305,7 @@ fn roots(pem: &str) -> Result<RootCertStore> {
 /// Whether the database's own words are shown: not where it may have looked at a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Words {
-    Told,
+    Quoted,
     Hidden,
 }
 
@@ -314,7 +314,7 @@ fn shortened(words: &str) -> String {
     words.chars().take(300).collect()
 }
 
-/// What went wrong, in words for the operator. What may quote a cell is told by its kind.
+/// The operator's message about an error. An error that may quote a cell is reported by its kind only.
 fn explain(database: &Database, error: &Error, words: Words) -> ClientError {
     let place = database.place();
     let Some(said) = error.as_db_error() else {
@@ -324,19 +324,19 @@ fn explain(database: &Database, error: &Error, words: Words) -> ClientError {
         );
     };
     let code = said.code().code();
-    let told = shortened(said.message());
-    let told = if words == Words::Told { told.as_str() } else { code };
+    let quoted = shortened(said.message());
+    let quoted = if words == Words::Quoted { quoted.as_str() } else { code };
     let data = |words: String| ClientError::Data(words.into());
     match code {
         "28P01" | "28000" => data(format!(
             "the database at {place} refuses the login ({}): check [database] url, and the password in password_file or in {PASSWORD}",
-            told
+            quoted
         )),
         "42501" => data(format!(
             "the database user may not read what is asked for ({}): GRANT SELECT on it, to this user alone",
-            told
+            quoted
         )),
-        "3D000" => data(format!("the database at {place} does not exist ({}): check [database] url", told)),
+        "3D000" => data(format!("the database at {place} does not exist ({}): check [database] url", quoted)),
         "57014" => ClientError::Unavailable(
             format!(
                 "the database at {place} stopped a question that took longer than [database] answer_seconds: nothing was sent and nothing charged; allow more, or \
@@ -347,13 +347,13 @@ fn explain(database: &Database, error: &Error, words: Words) -> ClientError {
         _ if ["25P03", "40001", "40P01", "55P03"].contains(&code) || code.starts_with("57") || code.starts_with("08") || code.starts_with("53") => ClientError::Unavailable(
             format!(
                 "the database at {place} ended the connection or has no room ({}): nothing was sent and nothing charged; start again",
-                told
+                quoted
             )
             .into(),
         ),
         // Syntax and names: words about the query.
         _ if code.starts_with("42") || code.starts_with("0A") || code.starts_with("25") => {
-            data(format!("the database cannot answer ({}): correct {}", told, database.rows.file().display()))
+            data(format!("the database cannot answer ({}): correct {}", quoted, database.rows.file().display()))
         }
         _ => data(format!(
             "the database failed (error {code}); its words may quote a record and are not shown: run {} there by hand",

@@ -16,7 +16,7 @@ const UNASKED: [u8; 3] = *b"SNA";
 const MOST_UNASKED: u64 = 1 << 20;
 /// Type of the message that asks for a login.
 const AUTHENTICATION: u8 = b'R';
-/// It asks for the password itself, or for its MD5 with a salt, which is as good as the password to whoever can try many.
+/// It asks for the password itself, or for its MD5 with a salt, which is as good as the password to anyone who can try many.
 const IN_THE_CLEAR: [[u8; 4]; 2] = [[0, 0, 0, 3], [0, 0, 0, 5]];
 
 /// A stream of messages from a server.
@@ -32,7 +32,7 @@ struct Watch {
     head: [u8; 9],
     have: usize,
     rest: u32,
-    /// Bytes of messages that nobody asked for: settings, notices, notifications. The protocol library keeps what they say.
+    /// Bytes of messages that no one asked for: settings, notices, notifications. The protocol library keeps what they say.
     unasked: u64,
 }
 

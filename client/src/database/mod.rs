@@ -56,7 +56,7 @@ impl Kept {
     /// The rows that were kept, if they were.
     ///
     /// # Errors
-    /// [`ClientError::Config`]: somebody else can read them.
+    /// [`ClientError::Config`]: someone else can read them.
     pub(crate) fn rows(&self) -> Result<Option<(DataFile, Declared)>> {
         if !self.path.exists() {
             return Ok(None);
@@ -101,7 +101,7 @@ impl Kept {
 ///
 /// # Errors
 /// [`ClientError::Config`]: the description or query, the password, the authority. [`ClientError::Refused`]: a table is not what the description
-/// needs, or nobody vouches for the query. [`ClientError::Unavailable`]: the database does not answer, or the disk is full. [`ClientError::Data`]: the database refuses.
+/// needs, or no one vouches for the query. [`ClientError::Unavailable`]: the database does not answer, or the disk is full. [`ClientError::Data`]: the database refuses.
 pub(crate) fn fetch(database: &Database, schema: &Schema, beside: &Path) -> Result<(DataFile, Declared)> {
     let folder = folder_of(beside);
     make_private(folder)?;
@@ -111,20 +111,20 @@ pub(crate) fn fetch(database: &Database, schema: &Schema, beside: &Path) -> Resu
     Ok((DataFile::Open { name: database.rows.file().to_owned(), file }, declared))
 }
 
-/// The same for the operator's own look, after which nothing is sent and nothing charged: a query needs nobody's word.
+/// The same for an inspection by the operator, which sends and charges nothing: a query need not be vouched for.
 ///
 /// # Errors
 /// As [`fetch`].
-pub(crate) fn look(database: &Database, schema: &Schema, beside: &Path) -> Result<DataFile> {
-    let mut looked = database.clone();
-    if let RowsBy::Query { file, vouched } = &mut looked.rows {
+pub(crate) fn inspect(database: &Database, schema: &Schema, beside: &Path) -> Result<DataFile> {
+    let mut inspected = database.clone();
+    if let RowsBy::Query { file, vouched } = &mut inspected.rows {
         let name = query::name(&read_text("database.query", file)?, schema.unit_column());
         if *vouched != Some(name) {
             tracing::warn!("nobody vouches for {} yet: `check` and `run` refuse it, and say what is to be written", file.display());
             *vouched = Some(name);
         }
     }
-    fetch(&looked, schema, beside).map(|(file, _)| file)
+    fetch(&inspected, schema, beside).map(|(file, _)| file)
 }
 
 /// Where the rows come from, by the file that says so.
@@ -172,7 +172,7 @@ fn read_into(database: &Database, unit_column: Option<&str>, file: &mut File) ->
 
 /// Waits for work with the database.
 fn block_on<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
-    // A runtime of its own on a thread of its own: whoever calls may be inside one, or not.
+    // A runtime of its own on a thread of its own: the caller may be inside one, or not.
     std::thread::scope(|scope| {
         let work = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -209,7 +209,7 @@ impl Origin {
     /// Reads the file that says what the rows are.
     ///
     /// # Errors
-    /// [`ClientError::Config`]: the file. [`ClientError::Refused`]: nobody vouches for the query, or the schema's unit does not fit.
+    /// [`ClientError::Config`]: the file. [`ClientError::Refused`]: no one vouches for the query, or the schema's unit does not fit.
     pub(crate) fn read(database: &Database, unit_column: Option<&str>) -> Result<Self> {
         let file = database.rows.file();
         match &database.rows {

@@ -1,5 +1,5 @@
-//! A query of the operator's. Whether each person's rows depend on that person's records and on public tables only cannot be told from its text: it is the
-//! operator's word, given for this text by its hash, and the run's statement says that it stands on it.
+//! A query of the operator's. Whether each person's rows depend on that person's records and on public tables only does not follow from its text: it is the
+//! operator's word, given for this text by its hash, and the run's statement says that it is on it.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub fn name(text: &str, unit_column: Option<&str>) -> Hash {
 /// Reads a query and looks for the word.
 ///
 /// # Errors
-/// [`ClientError::Config`]: the file. [`ClientError::Refused`]: nobody vouches for it.
+/// [`ClientError::Config`]: the file. [`ClientError::Refused`]: no one vouches for it.
 pub(super) fn read(file: &Path, vouched: Option<Hash>, unit_column: Option<&str>) -> Result<String> {
     let text = read_text("database.query", file)?;
     let (hash, place) = (name(&text, unit_column), file.display());

@@ -108,7 +108,7 @@ impl<'a> Stream<'a> {
         Ok((key, record))
     }
 
-    /// Takes the rows with this key and their bytes, at most so many, after those of smaller keys, which are nobody's.
+    /// Takes the rows with this key and their bytes, at most so many, after those of smaller keys, which are no one's.
     ///
     /// # Errors
     /// See [`super::fetch`].

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
 
-use dp_pvi_privacy::parts::USUAL_PARTS;
+use dp_pvi_privacy::partial_sums::USUAL_PARTS;
 use serde::Deserialize;
 
 /// Most bytes of all answers together; as many as one message of the cluster holds.

@@ -84,7 +84,7 @@ fn certificates_are_checked_before_use() {
 
 /// With fewer and fewer open files a client ends with a clear error or waits for its server as ever; the ledger is what it was.
 #[test]
-fn weakness_3_too_few_open_files_end_a_client_clearly() {
+fn too_few_open_files_end_a_client_clearly() {
     let site = Site::new();
     let ledger = fs::read(site.path("data/ledger.db")).unwrap();
     let (mut short, mut enough) = (0, 0);
@@ -113,7 +113,7 @@ fn weakness_3_too_few_open_files_end_a_client_clearly() {
     site.run(&["check", "--offline"]).expect(0, "");
 }
 
-/// Two weeks before the end of its own certificate a client says so, where somebody checks and in the log of a run.
+/// Two weeks before the end of its own certificate a client says so, where someone checks and in the log of a run.
 #[test]
 fn a_client_tells_of_the_end_of_its_certificate_weeks_before() {
     let site = Site::new();
@@ -166,7 +166,7 @@ fn bad_data_is_exit_code_10_and_shows_no_value() {
     site.run(&["run"]).expect(5, "localhost:1");
 }
 
-/// What a whole file is, is the operator's matter before anything is sent; what one record holds is nobody's in a run.
+/// What a whole file is, is the operator's matter before anything is sent; what one record holds is no one's in a run.
 #[test]
 fn a_run_reads_its_files_before_it_says_hello() {
     let site = Site::new();
@@ -282,7 +282,7 @@ fn data_inspect_guesses_keys() {
     assert!(!outcome.stdout.contains("471") && !outcome.stderr.contains("471"), "{} {}", outcome.stdout, outcome.stderr);
 }
 
-/// Whoever asks by the exit code hears what the text says.
+/// Anyone who asks by the exit code hears what the text says.
 #[test]
 fn data_inspect_fails_where_the_schema_rejects() {
     let site = Site::new();
@@ -583,7 +583,7 @@ fn plans_of_aggregated_tasks_say_what_is_left_at_worst() {
     let objections = || site.run(&arguments).expect(0, "").json()["objections"].to_string();
     assert!(objections().contains("allow_trust"));
 
-    // Nobody is taken for the summer on somebody else's word.
+    // No one is taken for the summer on someone else's word.
     site.configure("[budget]", "[policy]\nallow_trust = [\"aggregated\"]\n[budget]");
     for command in [&arguments[..], &["run"], &["check", "--offline"]] {
         site.run(command).expect(2, "aggregation.summer");
@@ -724,7 +724,7 @@ fn predictions_and_report_are_of_one_posterior() {
     assert_eq!(predict(&[], "too narrow").stdout, plain.stdout);
 }
 
-/// A column of the file, which need not be in the schema, stands beside every prediction, and beside a row without one.
+/// A column of the file, which need not be in the schema, is beside every prediction, and beside a row without one.
 #[test]
 fn predictions_carry_the_id_of_their_row() {
     let site = Site::new();

@@ -118,7 +118,7 @@ fn every_client_has_its_own_schema() {
     assert!(parse(evaluator, &[("DP_PVI__SITE__ROLE", "evaluator")]).unwrap_err().contains("data.schema"));
 }
 
-/// The declared number of units is public: nobody is asked for the exact one.
+/// The declared number of units is public: no one is asked for the exact one.
 #[test]
 fn the_declared_number_is_a_round_one() {
     let error = parse(&SITE.replacen("nominal_units = 400\n", "", 1), &[]).unwrap_err();
@@ -168,7 +168,7 @@ fn the_sample_of_an_engine_names_every_key_and_works() {
     assert!(keys.len() == 5 && keys.iter().all(|key| text.contains(&format!("\n{key} = "))), "{keys:?}");
 }
 
-/// The section of the sample that stands in place of `uri`, in a configuration without one.
+/// The section of the sample that is in place of `uri`, in a configuration without one.
 fn with_database(line: impl Fn(&str) -> Option<String>) -> String {
     let (_, sample) = SAMPLE.split_once("# [database]\n").unwrap();
     let lines = sample.lines().filter_map(|line| line.strip_prefix("# ")).filter(|line| line.contains(" = "));
@@ -272,7 +272,7 @@ fn the_environment_overrides_the_file() {
     assert!(parse(SITE, &[("DP_PVI__SITE__NOPE", "1")]).unwrap_err().contains("nope"));
 }
 
-/// Whoever reads the message looks into the file, where all is well: so the variable is named, whatever is wrong with its value.
+/// Anyone who reads the message looks into the file, where all is well: so the variable is named, whatever is wrong with its value.
 #[test]
 fn a_variable_that_cannot_be_read_is_named() {
     for (name, value, word) in [
@@ -358,7 +358,7 @@ fn an_evaluator_has_nothing_private() {
     assert_eq!(config.private().unwrap_err().exit_code(), 2);
 }
 
-/// Everybody sees whether a site takes part: a ledger cannot promise to hide it.
+/// Everyone sees whether a site takes part: a ledger cannot promise to hide it.
 #[test]
 fn the_budget_of_a_site_is_for_its_exchange() {
     let of = |keys: &str| parse(&SITE.replace("[budget]\n", &format!("[budget]\n{keys}")), &[]);
@@ -369,7 +369,7 @@ fn the_budget_of_a_site_is_for_its_exchange() {
     }
 }
 
-/// On the terminal the quoted line stands in lines of its own, and every message names its file.
+/// On the terminal the quoted line is in lines of its own, and every message names its file.
 #[test]
 fn a_mistake_in_a_file_is_shown_with_its_file_and_its_line() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! The data set's ledger as an operator handles it: copies, backups, what is kept in a second place, whose files they are.
+//! The data set's ledger as an operator handles it: copies, backups, what is kept in a second file, the rollback guard, whose files they are.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use dp_pvi_client::ledger;
 use dp_pvi_names::{Hash, ReleaseId};
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::{FreezeState, LedgerError, LedgerIdentity, ReleaseState};
-use dp_pvi_programs::ledger::{SecondPlace, SqliteLedger};
+use dp_pvi_programs::ledger::{RollbackGuard, SqliteLedger};
 
 /// One row more: a data set is frozen, or opened again.
 fn row(site: &Site) {
@@ -73,7 +73,7 @@ fn an_old_copy_is_refused_without_any_server() {
             words(&refused)
         );
     }
-    // Nor is a new one made in its place, and nobody reads an unspent one.
+    // Nor is a new one made in its place, and no one reads an unspent one.
     fs::remove_file(&ledger).unwrap();
     for arguments in [
         &["check", "--offline"][..],
@@ -103,11 +103,11 @@ fn a_creation_that_was_cut_off_is_finished() {
         let store = SqliteLedger::create(&path).unwrap().unwrap();
         drop(Ledger::open(store, key(), private.identity.clone(), private.budget).unwrap());
     };
-    // The second place of a ledger of other data, which was never used.
+    // The rollback guard of a ledger of other data, which was never used.
     let other = site.path("other");
     let store = SqliteLedger::create(&other.join("ledger.db")).unwrap().unwrap();
     let identity = LedgerIdentity { data: "other".into(), ..private.identity.clone() };
-    drop(Ledger::open(store, key(), identity, private.budget).unwrap().begun_in(SecondPlace::at(other.join("head"))).unwrap());
+    drop(Ledger::open(store, key(), identity, private.budget).unwrap().begun_in(RollbackGuard::at(other.join("head"))).unwrap());
     let of_another = fs::read(other.join("head")).unwrap();
     type Point<'a> = (&'a str, &'a dyn Fn());
     let points: [Point<'_>; 6] = [
@@ -115,11 +115,11 @@ fn a_creation_that_was_cut_off_is_finished() {
         ("half a file under its first name", &|| fs::write(site.path("data/ledger.db.new"), b"half a file").unwrap()),
         ("a file without rows", &|| drop(SqliteLedger::create(&path).unwrap().unwrap())),
         ("the first row", &first_row),
-        ("the first row, and a second place of a ledger that was never used", &|| {
+        ("the first row, and a rollback guard of a ledger that was never used", &|| {
             first_row();
             fs::write(&place, &of_another).unwrap();
         }),
-        ("the first row, and half a second place under its first name", &|| {
+        ("the first row, and half a rollback guard under its first name", &|| {
             first_row();
             fs::write(site.path("state/lung-2024.head.new"), b"half").unwrap();
         }),
@@ -136,7 +136,7 @@ fn a_creation_that_was_cut_off_is_finished() {
         site.run(&["ledger", "create"]).expect(2, "exists already");
         assert_eq!(rows(&site), 2, "{point}");
     }
-    // A data set that had a ledger gets no new one, whatever stands in its place: not even a first row is written.
+    // A data set that had a ledger gets no new one, whatever is in its place: not even a first row is written.
     let without_rows = || drop(SqliteLedger::create(&path).unwrap().unwrap());
     let cases: [&dyn Fn(); 2] = [&without_rows, &first_row];
     for stands in cases {
@@ -196,7 +196,7 @@ fn a_backup_is_made_beside_a_writer_and_comes_back() {
     assert!(!ledger.exists());
 }
 
-/// A backup that was made while a visit was computed: the lost ledger may have sent that visit, and the second place knows nothing of it when
+/// A backup that was made while a visit was computed: the lost ledger may have sent that visit, and the rollback guard knows nothing of it when
 /// it is put back as well. No server is asked.
 #[test]
 fn restore_closes_what_the_backup_had_reserved() {
@@ -211,7 +211,7 @@ fn restore_closes_what_the_backup_had_reserved() {
     writer.reserve(&release, &DpEvent::NonPrivate, Hash::default()).unwrap();
     site.run(&["ledger", "backup", "-o", file.to_str().unwrap()]).expect(0, "");
     let place = fs::read(&head).unwrap();
-    // One row more, so that the second place has to be put back, too, or the loss be told.
+    // One row more, so that the rollback guard has to be put back, too, or the loss be told.
     writer.set_frozen(FreezeState::Frozen).unwrap();
     drop(writer);
     let later = fs::read(&head).unwrap();
@@ -274,17 +274,17 @@ fn a_reader_beside_the_writer_is_never_refused() {
         });
         let mut seen = 0;
         while !over.load(Ordering::SeqCst) {
-            let rows = ledger::look(private, key()).unwrap().rows().len();
+            let rows = ledger::read_only(private, key()).unwrap().rows().len();
             assert!(rows >= seen);
             seen = rows;
         }
     });
-    assert_eq!(ledger::look(private, key()).unwrap().rows().len(), 61);
+    assert_eq!(ledger::read_only(private, key()).unwrap().rows().len(), 61);
 }
 
 /// The copy that was made when the ledger was begun knows nothing of what was spent since.
 #[test]
-fn a_copy_of_a_ledger_s_first_row_is_refused_without_its_second_place() {
+fn a_copy_of_a_ledger_s_first_row_is_refused_without_its_rollback_guard() {
     let site = Site::new();
     let file = site.path("first.db");
     site.run(&["ledger", "backup", "-o", file.to_str().unwrap()]).expect(0, "");
@@ -292,13 +292,13 @@ fn a_copy_of_a_ledger_s_first_row_is_refused_without_its_second_place() {
     fs::copy(&file, site.path("data/ledger.db")).unwrap();
     fs::remove_file(site.path("state/lung-2024.head")).unwrap();
     for arguments in [&["run"][..], &["ledger", "verify"], &["budget", "show"], &["ledger", "show"]] {
-        let refused = site.run(arguments).expect(11, "second place");
+        let refused = site.run(arguments).expect(11, "rollback guard");
         assert!(words(&refused).contains("has 1 rows") && words(&refused).contains("ledger create"), "{arguments:?}");
     }
     assert!(!site.path("state/lung-2024.head").exists());
 }
 
-/// What remains when the second place is lost: the operator's word, and the server's witness.
+/// What remains when the rollback guard is lost: the operator's word, and the server's witness.
 #[test]
 fn a_ledger_without_its_second_place_is_refused_until_it_is_restored() {
     let site = Site::new();
@@ -306,9 +306,9 @@ fn a_ledger_without_its_second_place_is_refused_until_it_is_restored() {
     let file = site.path("backup.db");
     site.run(&["ledger", "backup", "-o", file.to_str().unwrap()]).expect(0, "");
     fs::remove_file(site.path("state/lung-2024.head")).unwrap();
-    // Whoever looks and whoever charges is told, until somebody says that this ledger is the latest.
+    // Anyone who looks and anyone who charges is told, until someone says that this ledger is the latest.
     for arguments in [&["run"][..], &["ledger", "verify"], &["budget", "show"], &["budget", "history"], &["ledger", "show"]] {
-        let refused = site.run(arguments).expect(11, "second place");
+        let refused = site.run(arguments).expect(11, "rollback guard");
         assert!(words(&refused).contains("state/lung-2024.head") && words(&refused).contains("ledger restore"), "{arguments:?}");
     }
     assert!(!site.path("state/lung-2024.head").exists());
@@ -323,7 +323,7 @@ fn a_ledger_without_its_second_place_is_refused_until_it_is_restored() {
 }
 
 #[test]
-fn weakness_6_files_that_others_can_use_are_refused() {
+fn files_that_others_can_use_are_refused() {
     let site = Site::new();
     // Records are the site's own matter: a warning.
     mode(&site.path("cohort.csv"), 0o644);
@@ -366,7 +366,7 @@ fn weakness_6_files_that_others_can_use_are_refused() {
     site.run(&["run"]).expect(5, "localhost:1");
 }
 
-/// Whoever can change a link, or the folder that holds it, chooses the ledger.
+/// Anyone who can change a link, or the folder that holds it, chooses the ledger.
 #[test]
 fn a_ledger_behind_a_link_is_refused() {
     for (file, field) in [("data/ledger.db", "data.ledger"), ("state/lung-2024.head", "data.ledger_head")] {

@@ -55,7 +55,7 @@ fn a_row_with_a_wrong_number_of_cells_keeps_an_id_that_stands_first() {
     for (line, start) in lines[1..].iter().zip(["1,P-7,0.", "2,P-8,,,,\"", "3,P-9,,,,\"", "4,,,,,\""]) {
         assert!(line.starts_with(start), "{line}");
     }
-    // Behind another column nobody knows which cell is missing or too many.
+    // Behind another column no one knows which cell is missing or too many.
     write(&prediction.0.path("new.csv"), "age,patient\n50,P-7\n5,5,P-8\n");
     let text = prediction.run(&["--id", "patient"]).expect(0, "1 of 2 rows").stdout;
     assert!(text.contains("\n2,,,,,\"") && !text.contains("P-8"), "{text}");

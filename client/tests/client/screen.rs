@@ -25,7 +25,7 @@ fn a_hospital_of_which_nothing_can_be_read_waits_for_its_operator() {
         checked.contains("warning data: 3: column `died`") && checked.contains("FAILED  records: data: this data set is halted"),
         "{checked}"
     );
-    // It stays so whatever the records become, until somebody has said so.
+    // It stays so whatever the records become, until someone has said so.
     write(&site.path("cohort.csv"), records(4, &[]));
     site.run(&["run"]).expect(10, "an earlier start found");
     let file = site.path("task.json");
@@ -112,7 +112,7 @@ fn the_share_is_the_sites_own_key() {
     site.run(&["data", "confirm"]).expect(2, "data.halt_above");
 }
 
-/// A patient number 99 where 99 says that there is no value, and ids that may be one person's: told before a ledger stands on them, and by every check.
+/// A patient number 99 where 99 says that there is no value, and ids that may be one person's: told before a ledger is on them, and by every check.
 #[test]
 fn ids_are_looked_at_before_a_ledger_is_made() {
     let site = Site::new();

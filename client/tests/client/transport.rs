@@ -230,7 +230,7 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     assert_eq!(*round.lambda, *lambda);
     assert!(matches!(transport.next(1).await.unwrap(), Next::Wait));
     assert_eq!(server.streams.load(Ordering::SeqCst), 1, "rounds come on one stream");
-    // A server may end a stream between two requests: nobody notices.
+    // A server may end a stream between two requests: no one notices.
     assert!(matches!(transport.next(GOODBYE).await.unwrap(), Next::Wait));
     assert!(matches!(transport.next(1).await.unwrap(), Next::Wait));
     assert_eq!(server.streams.load(Ordering::SeqCst), 2);
@@ -272,7 +272,7 @@ async fn vectors_travel_in_chunks_and_connections_come_back() {
     server.task.abort();
 }
 
-/// A welcome that nobody has verified says nothing, and its task is not even read.
+/// A welcome that no one has verified says nothing, and its task is not even read.
 #[tokio::test]
 async fn no_vector_is_read_before_the_welcome_is_verified() {
     let site = Site::new();
@@ -342,7 +342,7 @@ async fn the_end_of_the_server_s_certificate_is_told_by_its_name() {
         let error = transport(&site, server.port).connect().await.unwrap_err();
         assert_eq!(kind(&error), Some(Rejection::Authentication), "{error}");
         assert!(error.to_string().contains(words) && error.to_string().contains(remedy), "{error}");
-        // The program ends with it at once: nobody waits for a certificate as for a line.
+        // The program ends with it at once: no one waits for a certificate as for a line.
         site.configure("server = \"localhost:1\"", &format!("server = \"localhost:{}\"", server.port));
         let outcome = tokio::task::spawn_blocking({
             let mut command = site.command(&["run"]);

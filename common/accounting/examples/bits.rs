@@ -1,4 +1,4 @@
-//! Answers to the last bit, for whoever calls this crate from another language: a line of JSON for each question.
+//! Answers to the last bit, for anyone who calls this crate from another language: a line of JSON for each question.
 //!
 //! `cargo run --release -p dp-pvi-accounting --example bits` prints them; `common/python/test.sh` compares them with what Python is told. They are not kept
 //! in the tree: fast Fourier transforms of different processors may differ in their last bits.

@@ -32,7 +32,7 @@ pub enum Terms {
     Units,
     /// One term per shard of several units: removing a unit changes a term, it does not remove one.
     ShardResults,
-    // New kinds stand at the end: a ledger's bytes name a kind by its position.
+    // New kinds are at the end: a ledger's bytes name a kind by its position.
     /// One term per privacy unit, in two parts: coordinates below `cells` are never negative, those from there on have any sign, and
     /// Q(x) = Σ_cells x² + 2 Σ_signed x² is at most the squared clipping norm. Proof: [`crate::proofs::cells`].
     Cells {
@@ -49,8 +49,8 @@ impl Relation {
     /// most √2·C for two terms of [`Terms::Cells`] ([`crate::proofs::cells`], Lemma 1).
     #[must_use]
     pub fn squared_sensitivity_factor(self, terms: Terms) -> u32 {
-        #[cfg(feature = "planted-bugs")]
-        if crate::planted::factor_is_forgotten() {
+        #[cfg(feature = "fault-injection")]
+        if crate::injected::factor_is_forgotten() {
             return 1;
         }
         match (self, terms) {

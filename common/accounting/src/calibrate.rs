@@ -247,7 +247,7 @@ pub fn rate(relation: Neighbours, sigma: f64, steps: u64, target: Target) -> Res
 mod tests {
     use super::*;
 
-    /// Processor time of this thread in seconds, where the system tells it: what else runs on the machine does not count.
+    /// Processor time of this thread in seconds, where the system has it: other work on the machine does not count.
     fn cpu_seconds() -> Option<f64> {
         let times = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         Some(times.split_whitespace().next()?.parse::<f64>().ok()? * 1e-9)

@@ -29,7 +29,7 @@ const TRIES: i32 = 15;
 /// Shares of the room that a stated ε has above the true one.
 const ROOMS: [f64; 3] = [0.9, 0.5, 0.25];
 
-/// A certificate. Its fields stand in the order of the format.
+/// A certificate. Its fields are in the order of the format.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Certificate {
     format: &'static str,
@@ -265,7 +265,7 @@ pub enum Uncertified<E: std::error::Error> {
     /// The events have none.
     #[error(transparent)]
     Accountant(#[from] AccountantError),
-    /// Whoever checks did not accept the last one that was tried.
+    /// The verifier did not accept the last one that was tried.
     #[error("none that was tried is accepted: {0}")]
     Refused(E),
 }

@@ -88,7 +88,7 @@ impl Composition {
     /// What was chosen on the way needs [`Composition::protected_filtered`].
     ///
     /// # Privacy
-    /// Proofs: [`crate::proofs::discrete_gaussian`], [`crate::proofs::pair_b`].
+    /// Proofs: [`crate::proofs::discrete_gaussian`], [`crate::proofs::poisson_replace`].
     ///
     /// Every order, and μ where there is one, gives a bound of the very same composition, so the smallest may be taken.
     #[must_use]
@@ -122,7 +122,7 @@ impl Composition {
     /// Upper bound on ε(δ) of all that was added, if it was fixed before anything of it ran. Where releases are sampled, by their loss distributions.
     ///
     /// # Privacy
-    /// Proofs: [`crate::proofs::discrete_gaussian`], [`crate::proofs::pair_b`], [`crate::proofs::transforms`].
+    /// Proofs: [`crate::proofs::discrete_gaussian`], [`crate::proofs::poisson_replace`], [`crate::proofs::transforms`].
     #[must_use]
     pub fn loss(&self, delta: Delta) -> PrivacyLoss {
         if self.non_private() {

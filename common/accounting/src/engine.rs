@@ -373,8 +373,8 @@ impl Engine {
         self.finite(delta, || {
             let interval = self.asked(delta, gap);
             // A Gaussian and a ρ have closed forms, which rise as δ falls.
-            let told = interval.is_narrow(WIDE, SMALL) || self.gaussian.is_some() || self.rho > 0.0;
-            if told || !(1e-300..1e-50).contains(&delta.get()) {
+            let close = interval.is_narrow(WIDE, SMALL) || self.gaussian.is_some() || self.rho > 0.0;
+            if close || !(1e-300..1e-50).contains(&delta.get()) {
                 return interval;
             }
             let Interval { lower, estimate, .. } = interval;
@@ -673,8 +673,8 @@ impl Engine {
             return Interval::bounded(lower, cap, cap);
         }
         let composed = self.directions_at(epsilon);
-        let told = composed.filter(narrow);
-        if let Some(interval) = told
+        let close = composed.filter(narrow);
+        if let Some(interval) = close
             && (interval.upper > DEEP || self.phases.len() > MANY)
         {
             // What Rényi divergences say is not asked for where it takes long and is above.
@@ -682,7 +682,7 @@ impl Engine {
             return Interval::bounded(interval.lower.min(cap), interval.estimate.min(cap), interval.upper.min(cap));
         }
         let (known, reach) = self.known.get_or_init(|| self.rungs());
-        if let Some(interval) = told
+        if let Some(interval) = close
             && epsilon <= *reach
         {
             return interval;
@@ -725,8 +725,8 @@ impl Engine {
         let one = |direction: &Losses| {
             let grid = direction.delta(epsilon, GAP);
             let product = || direction.running_delta(&mut None, &[], epsilon).filter(narrow);
-            let told = grid.filter(narrow).or_else(|| direction.rare_delta(epsilon).filter(narrow));
-            told.or_else(|| if direction.is_single() || direction.has_table() { None } else { product() }).or(grid)
+            let close = grid.filter(narrow).or_else(|| direction.rare_delta(epsilon).filter(narrow));
+            close.or_else(|| if direction.is_single() || direction.has_table() { None } else { product() }).or(grid)
         };
         let all: Option<Vec<_>> = self.directions.iter().map(one).collect();
         all.and_then(|all| all.into_iter().reduce(Interval::max))
@@ -766,7 +766,7 @@ const DEEP: f64 = 1e-12;
 /// No upper bound on δ is stated below this number, unless nothing can be lost.
 const SMALLEST_DELTA: f64 = 1e-300;
 
-/// Whether a distribution of losses told δ to a factor of two.
+/// Whether a distribution of losses bounded δ within a factor of two.
 fn narrow(interval: &Interval) -> bool {
     interval.upper <= 2.0 * interval.lower
 }

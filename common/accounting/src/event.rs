@@ -34,7 +34,7 @@ pub enum DpEvent {
         /// Number of steps.
         count: u64,
     },
-    // New kinds stand at the end: a ledger's bytes name a kind by its position.
+    // New kinds are at the end: a ledger's bytes name a kind by its position.
     /// Continuous Laplace noise on a sum of terms that are clipped in L1 norm (simulation only: floating point is not covered).
     Laplace {
         /// Scale of the noise over the clipping norm.
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(hex(DpEvent::RandomAllocation { batches: 200, event: Box::new(laplace) }), "010bc80105000000000000f83f00");
     }
 
-    /// A number out of range is no event, whoever wrote the bytes.
+    /// Bytes with a number out of range are no event.
     #[test]
     fn numbers_are_checked_when_bytes_are_read() {
         let negative = [&[1, 6][..], &(-0.5f64).to_le_bytes()].concat();

@@ -21,8 +21,8 @@
 //! | Gaussian | shift 1 | shift 2, of cells √2 | μ² | closed form |
 //! | discrete Gaussian, also a sum of shares | Δ | 2Δ, of cells √2·Δ | μ² with margin from s = 2²⁰, else ρ | its own lattice, one coordinate |
 //! | Laplace | ε = 1/b | ε = 2/b | Rényi, closed form | its own pair |
-//! | Poisson-sampled Gaussian | (1−q)N(0)+qN(1), N(0), both directions | pair B | Rényi | the same pairs |
-//! | batch of fixed size | the Poisson pair with shift 2 | pair D | Rényi of the same pairs | the same pairs |
+//! | Poisson-sampled Gaussian | (1−q)N(0)+qN(1), N(0), both directions | the replace pair | Rényi | the same pairs |
+//! | batch of fixed size | the Poisson pair with shift 2 | the symmetrised pair | Rényi of the same pairs | the same pairs |
 //! | epoch of random allocation | T⁻¹ΣN(e_t), N(0), both directions | T⁻¹ΣN(±e_t), by way of N(0) | as one release | the same pairs, between bounds |
 //! | shuffled pass | refused: other units move | one release without sampling | as the release | one release a started pass |
 //! | ρ-zCDP black box | ρ | ρ | ρ | Rényi |
@@ -32,8 +32,8 @@
 //!
 //! # What is proved and what is measured
 //! * [`crate::proofs`]: the sensitivity of sums of cells; the filter; discrete noise with s ≥ 2²⁰ accounted as continuous, with δ divided by `MARGIN` or an addition to δ
-//!   ([`PrivacyLoss::numerical_margin`] says so); domination of pair B and the error of its quadrature; bounds by products of transforms.
-//! * Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]), and those of pair D, are quadratures between bounds that are measured (ten
+//!   ([`PrivacyLoss::numerical_margin`] says so); domination of the replace pair and the error of its quadrature; bounds by products of transforms.
+//! * Rényi divergences of sampled pairs at arbitrary orders ([`Plan::renyi`]), and those of the symmetrised pair, are quadratures between bounds that are measured (ten
 //!   times what halving the panels changes) and capped by the proved divergence without sampling. Those of [`rdp`]'s add-remove curve are
 //!   proved sums.
 //! * Inside of the loss distributions: [`pld`].
@@ -51,10 +51,10 @@ mod envelope;
 pub mod event;
 mod filter;
 pub mod gdp;
+#[cfg(feature = "fault-injection")]
+pub mod injected;
 mod losses;
 pub mod plan;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
 pub mod pld;
 pub mod proofs;
 pub mod rdp;
@@ -306,7 +306,7 @@ impl Cost {
         }
     }
 
-    /// A batch without replacement: pair D where a term is replaced; where a unit is added or removed, the Poisson pair with twice the
+    /// A batch without replacement: the symmetrised pair where a term is replaced; where a unit is added or removed, the Poisson pair with twice the
     /// shift, because another unit takes its place in the batch.
     fn fixed_batch(batch: u64, units: u64, event: &DpEvent, relation: Relation) -> Result<Option<Self>, AccountantError> {
         if batch == 0 || batch > units {

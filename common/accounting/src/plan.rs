@@ -29,7 +29,7 @@ const VERSION: u8 = 1;
 /// a new plan does.
 ///
 /// # Privacy
-/// Proofs: [`crate::proofs::pair_b`], [`crate::proofs::transforms`], and the table of [`crate::pld`].
+/// Proofs: [`crate::proofs::poisson_replace`], [`crate::proofs::transforms`], and the table of [`crate::pld`].
 ///
 /// The ε of a plan holds for *all* its steps together. A schedule whose later parameters are chosen from earlier outputs is not a plan:
 /// use [`Filter`](super::Filter). The ε after each round of a plan is not an odometer: use [`Odometer`](super::Odometer).
@@ -268,7 +268,7 @@ impl Plan {
     }
 
     /// A lower bound on the true ε(δ) that explicit data sets attain. For batches of fixed size under replace-one it is the largest lower
-    /// bound of pair A in both directions and of pair B, less half a per cent (it must stay below every other engine's value of the same
+    /// bound of the remove and add pairs and of the replace pair, less half a per cent (it must stay below every other engine's value of the same
     /// pairs); elsewhere the certified lower bound. What lies between it and [`Plan::epsilon`]: [`crate::proofs::fixed_batches`].
     #[must_use]
     pub fn attained(&self, delta: Delta) -> f64 {

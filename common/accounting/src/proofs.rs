@@ -16,8 +16,8 @@ pub mod black_boxes {
 }
 
 /// Poisson sampling where a term is replaced.
-pub mod pair_b {
-    #![doc = include_str!("../proofs/pair_b.md")]
+pub mod poisson_replace {
+    #![doc = include_str!("../proofs/poisson_replace.md")]
 }
 
 /// Batches of fixed size where a term is replaced.

@@ -8,8 +8,8 @@
 //!   Gaussian and an integer shift vector the very same sum is exact, because Σ_x exp(−(x−ku)²/2s²) over the integers does
 //!   not depend on the integer vector ku: no margin is needed. The other direction, N(0) against the mixture, is never larger (their Theorem 5; it needs only the reflection x ↦ u − x, which maps the lattice onto itself). Between integer
 //!   orders (α−1)D_α is convex, so a chord is an upper bound.
-//! * **Poisson, one unit replaced** (or a sampled shard that changes): pair B, (1−q)N(0) + qN(r) against
-//!   (1−q)N(0) + qN(−r), which dominates every other choice ([`crate::proofs::pair_b`]): one-dimensional quadrature.
+//! * **Poisson, one unit replaced** (or a sampled shard that changes): the replace pair, (1−q)N(0) + qN(r) against
+//!   (1−q)N(0) + qN(−r), which dominates every other choice ([`crate::proofs::poisson_replace`]): one-dimensional quadrature.
 //!   Discrete noise is booked like this only on fine lattices and with the stated margin; on coarse ones the sampling is
 //!   not counted (joint quasi-convexity of D_α: the pair N(r), N(−r), D_α = α(2r)²/2).
 //!
@@ -45,7 +45,7 @@ pub static ORDERS: LazyLock<Vec<f64>> = LazyLock::new(|| {
     orders
 });
 
-/// Above this α·r² the quadrature of pair B would be long and its value of no use (ε above 50): the unsampled bound is taken.
+/// Above this α·r² the quadrature of the replace pair would be long and its value of no use (ε above 50): the unsampled bound is taken.
 const QUADRATURE_LIMIT: f64 = 60.0;
 
 /// Rényi divergences at [`ORDERS`].
@@ -89,7 +89,7 @@ impl Curve {
         Self(ORDERS.iter().map(|&order| replace_one(order, ratio, rate)).collect())
     }
 
-    /// Pair D of a batch of fixed size under replace-one; `ratio` = twice the clipping norm over the noise scale. Its hockey-stick curve is
+    /// The symmetrised pair of a batch of fixed size under replace-one; `ratio` = twice the clipping norm over the noise scale. Its hockey-stick curve is
     /// above that of every two neighbours (Zhu, Dong & Wang 2022), so its divergences are, too.
     pub(super) fn fixed_batch(ratio: f64, rate: f64) -> Self {
         let pair = Pair::symmetrised(ratio, rate);
@@ -240,14 +240,14 @@ fn one_plus(x: f64) -> f64 {
     value * (1.0 + 4.0 * f64::EPSILON)
 }
 
-/// Divergence of pair B at one order.
+/// Divergence of the replace pair at one order.
 #[must_use]
 pub(crate) fn replace_one(alpha: f64, ratio: f64, rate: f64) -> f64 {
     let bound = unsampled(alpha, 2.0 * ratio);
     if alpha * ratio * ratio > QUADRATURE_LIMIT {
         return bound;
     }
-    let excess = log_pair_b_excess(alpha, ratio, rate, STEP) + QUADRATURE_ERROR;
+    let excess = log_the_replace_pair_excess(alpha, ratio, rate, STEP) + QUADRATURE_ERROR;
     // The rule's own error, relative to E_α + 1 + 2α.
     let size = log_add(one_plus(excess), (1.0 + 2.0 * alpha).ln());
     let excess = log_add(excess, quadrature_excess(alpha, ratio) + size);
@@ -256,10 +256,10 @@ pub(crate) fn replace_one(alpha: f64, ratio: f64, rate: f64) -> f64 {
 
 /// Step of the trapezoidal rule in units of the narrowest scale of the integrand.
 const STEP: f64 = 0.2;
-/// Relative error that is added on top, for rounding: [`crate::proofs::pair_b`].
+/// Relative error that is added on top, for rounding: [`crate::proofs::poisson_replace`].
 const QUADRATURE_ERROR: f64 = 1e-10;
 
-/// ln of the error of the trapezoidal rule for the moment of pair B, relative to E_α + 1 + 2α: [`crate::proofs::pair_b`].
+/// ln of the error of the trapezoidal rule for the moment of the replace pair, relative to E_α + 1 + 2α: [`crate::proofs::poisson_replace`].
 fn quadrature_excess(alpha: f64, ratio: f64) -> f64 {
     let narrow = (1.0 + 0.5 * alpha * ratio * ratio).sqrt();
     let strip = (std::f64::consts::TAU / STEP / narrow).min(0.5 * std::f64::consts::PI / ratio);
@@ -271,7 +271,7 @@ fn quadrature_excess(alpha: f64, ratio: f64) -> f64 {
 ///
 /// With t = ln(P/Q) it is ∫ Q·(e^{αt} − 1 − α(e^t − 1)), whose integrand is non-negative; it is analytic and decays like a
 /// Gaussian beyond [−r, (2α−1)r], so the trapezoidal rule converges faster than any power of its step.
-fn log_pair_b_excess(alpha: f64, ratio: f64, rate: f64, step: f64) -> f64 {
+fn log_the_replace_pair_excess(alpha: f64, ratio: f64, rate: f64, step: f64) -> f64 {
     let low = -ratio - 12.0;
     let high = (2.0 * alpha - 1.0) * ratio + 12.0;
     let step = step / (1.0 + 0.5 * alpha * ratio * ratio).sqrt();
@@ -370,13 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn the_quadrature_of_pair_b_has_converged() {
+    fn the_quadrature_of_the_replace_pair_has_converged() {
         for &alpha in ORDERS.iter() {
             for (ratio, q) in [(0.01, 1e-4), (0.1, 0.05), (0.2, 0.01), (0.5, 0.3), (1.0, 0.01), (1.0, 0.9), (3.0, 0.001)] {
                 if alpha * ratio * ratio > QUADRATURE_LIMIT {
                     continue;
                 }
-                let (coarse, fine) = (log_pair_b_excess(alpha, ratio, q, STEP), log_pair_b_excess(alpha, ratio, q, STEP / 2.0));
+                let (coarse, fine) =
+                    (log_the_replace_pair_excess(alpha, ratio, q, STEP), log_the_replace_pair_excess(alpha, ratio, q, STEP / 2.0));
                 assert!((coarse - fine).abs() <= 1e-11 * fine.abs().max(1.0), "α {alpha} r {ratio} q {q}: {coarse:e} {fine:e}");
             }
         }
@@ -396,15 +397,15 @@ mod tests {
         assert!(worst < 2e-16f64.ln(), "{worst}");
         // A coarser rule errs by no more than its bound, which is then large enough to be seen: E = 1 + excess for plain shifts is e^{2α(α−1)r²}.
         for (alpha, ratio) in [(2.0, 0.5), (5.0, 0.3), (20.0, 0.1)] {
-            let found = one_plus(log_pair_b_excess(alpha, ratio, 1.0, STEP));
+            let found = one_plus(log_the_replace_pair_excess(alpha, ratio, 1.0, STEP));
             let exact = 2.0 * alpha * (alpha - 1.0) * ratio * ratio;
             assert!((found / exact - 1.0).abs() < 1e-12, "{found} {exact}");
         }
     }
 
-    /// The four steps of the proof, on pairs that are not the extreme one: no hockey-stick divergence is above that of pair B.
+    /// The four steps of the proof, on pairs that are not the extreme one: no hockey-stick divergence is above that of the replace pair.
     #[test]
-    fn pair_b_dominates_random_pairs_in_two_dimensions() {
+    fn the_replace_pair_dominates_random_pairs_in_two_dimensions() {
         let mut state = 12345u64;
         let mut uniform = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -144,7 +144,7 @@ fn lattice(gdp: Gdp, coordinates: f64) -> Option<(Gdp, f64)> {
         return Some((gdp, 0.0));
     }
     let drift = gdp.lattice_drift(coordinates)?;
-    // 4N e^−200, far below the smallest δ that anybody asks for.
+    // 4N e^−200, far below the smallest δ that anyone asks for.
     let tail = 4.0 * coordinates * 1.4e-87;
     Some((Gdp::of_ratio(gdp.mu() * (1.0 + 1e-13)), 3.2 * drift + tail))
 }

@@ -1,4 +1,4 @@
-//! Gaussian tails in log space: the functions that decide how small a δ can be told from zero.
+//! Gaussian tails in log space: the functions that decide how small a δ can be distinguished from zero.
 
 /// 1/√π.
 const FRAC_1_SQRT_PI: f64 = 0.564_189_583_547_756_3;

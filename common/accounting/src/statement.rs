@@ -104,9 +104,9 @@ impl Plan {
 
     fn pair(&self, phase: &Phase) -> &'static str {
         match (phase.mechanism, phase.sampling, self.relation()) {
-            (Mechanism::Gaussian { .. }, Sampling::Poisson(_), Neighbours::ReplaceOne) => "Poisson pair B",
+            (Mechanism::Gaussian { .. }, Sampling::Poisson(_), Neighbours::ReplaceOne) => "Poisson replace pair",
             (Mechanism::Gaussian { .. }, Sampling::Poisson(_), _) => "Poisson add and remove, each composed on its own",
-            (Mechanism::Gaussian { .. }, Sampling::WithoutReplacement(_), Neighbours::ReplaceOne) => "dominating pair D",
+            (Mechanism::Gaussian { .. }, Sampling::WithoutReplacement(_), Neighbours::ReplaceOne) => "dominating symmetrised pair",
             (Mechanism::Gaussian { .. }, Sampling::WithoutReplacement(_), _) => "Poisson add and remove with twice the shift",
             (Mechanism::Gaussian { .. }, Sampling::RandomAllocation(_), Neighbours::ReplaceOne) => {
                 "random allocation of opposite terms, bounded from above"

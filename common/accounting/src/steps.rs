@@ -196,7 +196,7 @@ impl Phase {
             }
             Sampling::Poisson(q) if q >= 1.0 => Self { sampling: Sampling::None, ..self },
             Sampling::RandomAllocation(1) => Self { sampling: Sampling::None, ..self },
-            // A batch of everything; under add-remove the size of the data set would have to be told apart.
+            // A batch of everything; under add-remove the size of the data set would have to be distinguished.
             Sampling::WithoutReplacement(q) if q >= 1.0 && relation == Neighbours::ReplaceOne => Self { sampling: Sampling::None, ..self },
             _ => self,
         }

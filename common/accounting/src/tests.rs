@@ -256,7 +256,7 @@ fn the_same_event_costs_consistently_in_both_engines() {
             let filter = total.loss(at).epsilon.get();
             let plan = Plan::of(neighbours, Phase::of(&many).unwrap()).unwrap().epsilon(at);
             assert!(filter >= plan.lower * (1.0 - 1e-9), "{event:?} {relation:?}: {filter} {plan:?}");
-            // Without replacement the filter composes pair D's divergences, a black box the worst mechanism of its kind.
+            // Without replacement the filter composes the symmetrised pair's divergences, a black box the worst mechanism of its kind.
             assert!(filter <= 1.5 * plan.upper + 0.05, "{event:?} {relation:?}: {filter} {plan:?}");
         }
     }

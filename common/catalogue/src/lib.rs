@@ -141,7 +141,7 @@ mod tests {
     const TERMS: Terms<'_> =
         Terms { head: "", relation: Relation::ReplaceOne, aggregation: None, max_units: 1_000_000, units: 40, epsilon: 1.0 };
 
-    /// A pair that is no longer served, or that nobody refuses any more, is named here.
+    /// A pair that is no longer served, or that no one refuses any more, is named here.
     #[test]
     fn every_pair_is_served_or_refused_before_anything_runs() {
         let mut wrong = Vec::new();

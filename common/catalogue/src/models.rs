@@ -31,7 +31,7 @@ pub enum Records {
     Numbers,
     /// Numbers above 0.
     Positive,
-    /// Times until an event, or until nobody watched, without an intercept column.
+    /// Times until an event, or until no one watched, without an intercept column.
     Times,
     /// Numbers, without an intercept column.
     Points,

@@ -46,7 +46,7 @@ impl Buffer<'_> {
         self.0.get(at..)?.first_chunk::<2>().map(|bytes| usize::from(u16::from_le_bytes(*bytes)))
     }
 
-    /// Where the offset that stands at a place leads.
+    /// Where the offset that is at a place leads.
     fn follow(&self, at: usize) -> Option<usize> {
         at.checked_add(self.number(at)?).filter(|place| *place < self.0.len())
     }

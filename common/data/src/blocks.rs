@@ -1,14 +1,14 @@
-//! A site's units in a folder that other processes of the site read, for sums that are made in parts ([`dp_pvi_privacy::parts`]).
+//! A site's units in a folder that other processes of the site read, for sums that are made in parts ([`dp_pvi_privacy::partial_sums`]).
 //!
 //! The folder holds Parquet files of three columns: the number of a block's first unit (`first`), how many units it holds (`units`), and the units themselves (`sealed`), in the form of
-//! [`dp_pvi_records::write_record`], encrypted. A unit is in one block with all of its records: a person's records are together before any process reads them, and nobody has to
+//! [`dp_pvi_records::write_record`], encrypted. A unit is in one block with all of its records: a person's records are together before any process reads them, and no one has to
 //! bring them together by sending them around.
 //!
 //! # Privacy
 //! Blocks are encrypted and authenticated (ChaCha20-Poly1305) under a key that follows from the site's key and the snapshot's random name; the nonce is the number of the first unit, and the number of
-//! units is bound to it. A block that is not to the last bit what was written, or stands in another place or snapshot, is refused.
+//! units is bound to it. A block that is not to the last bit what was written, or is in another place or snapshot, is refused.
 //!
-//! Whoever reads the folder learns how many units there are. The blocks' number, their places and their lengths are functions of that number and of the schema; where a unit has no public length, they tell
+//! Anyone who reads the folder learns how many units there are. The blocks' number, their places and their lengths are functions of that number and of the schema; where a unit has no public length, they tell
 //! between which powers of two a block lies (`length`). No block has fewer than 32 units, except where the snapshot has.
 
 use std::fs;
@@ -26,7 +26,7 @@ use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
 use dp_pvi_names::Hash;
 use dp_pvi_privacy::Units;
-use dp_pvi_privacy::parts::SiteKey;
+use dp_pvi_privacy::partial_sums::SiteKey;
 use dp_pvi_privacy::stored::UnitStore;
 use dp_pvi_records::RecordTable;
 use zeroize::Zeroizing;
@@ -114,7 +114,7 @@ struct Writer<'a> {
     folder: &'a Path,
     cipher: ChaCha20Poly1305,
     length: Length,
-    /// The units of a block, and zeros after them, which nobody reads.
+    /// The units of a block, and zeros after them, which no one reads.
     padded: Zeroizing<Vec<u8>>,
     group: Group,
     /// Blocks of the current file.

@@ -1,11 +1,11 @@
 //! A site's units in a private file, for tables that are larger than memory.
 //!
 //! The loader writes units in their order ([`dp_pvi_records::write_record`]), and notes where every 32nd begins: a quarter of a byte a unit stays in memory. Sums read windows of units, and a sample reads
-//! the blocks of 32 units in which its units lie ([`dp_pvi_privacy::stored`]). The file belongs to this process alone: whoever opens it gives it without a name.
+//! the blocks of 32 units in which its units lie ([`dp_pvi_privacy::stored`]). The file belongs to this process alone: anyone who opens it gives it without a name.
 //!
 //! # Privacy
 //! Every block is encrypted and authenticated (ChaCha20-Poly1305, the number of the block as nonce) under a key that is drawn for this file and that this process alone has: what stays on the disk
-//! tells the lengths of blocks to whoever finds it. A block that is not to the last bit what was written is an error, whatever it holds: an error tells of the disk and of no record.
+//! tells the lengths of blocks to anyone who finds it. A block that is not to the last bit what was written is an error, whatever it holds: an error tells of the disk and of no record.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};

@@ -11,7 +11,7 @@ use crate::error::{CellProblem, Fault};
 pub(crate) struct Cells {
     cells: Vec<Cell>,
     filled: Vec<bool>,
-    /// As they stand in the file: not clamped, and without what stands in.
+    /// As they are in the file: not clamped, and without what is in.
     found: Vec<Option<f64>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn target(schema: &Schema, cells: &Cells) -> Result<(f64, Extra), Fau
         },
         LabelKind::Survival(rule) => {
             let (time, event) = (found(0)?, found(1)?);
-            // Nobody is watched beyond the range: an event there is none before it.
+            // No one is watched beyond the range: an event there is none before it.
             let event = event != 0.0 && time <= rule.time.upper;
             let encoded = rule.time.encode(time);
             let entry = match &rule.entry {

@@ -128,9 +128,9 @@ fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>,
                 let Common { shared: records, of, sampled, .. } = common;
                 Shared { file: file + 1, other: other + 1, records, of, sampled, all_columns }
             };
-            if all.is_told() || all.is_whole() {
+            if all.is_certain() || all.is_whole() {
                 found.push(shared(all, true));
-            } else if read.is_told() || read.is_whole() && small.read.count as f64 > NEARLY * large.read.count as f64 {
+            } else if read.is_certain() || read.is_whole() && small.read.count as f64 > NEARLY * large.read.count as f64 {
                 found.push(shared(read, false));
             }
         }
@@ -225,7 +225,7 @@ impl Common {
     }
 
     /// Whether more are shared than one expects of other records.
-    fn is_told(self) -> bool {
+    fn is_certain(self) -> bool {
         let (shared, of) = (self.shared as f64, self.of as f64);
         let more = shared - (of - self.new);
         // Where no row is expected twice, every one is told.
@@ -353,9 +353,9 @@ mod tests {
         let (earlier, later, other) = (rows(0..20_000, 256), rows(0..60_000, 256), rows(60_000..90_000, 256));
         assert!([&earlier, &later, &other].iter().all(|rows| rows.kept.len() <= 256 && rows.kept.len() > 64));
         let common = Common::of(&earlier, &later);
-        assert!(common.sampled && common.is_no_chance() && common.is_told(), "{common:?}");
+        assert!(common.sampled && common.is_no_chance() && common.is_certain(), "{common:?}");
         let common = Common::of(&other, &later);
-        assert!(common.shared == 0 && !common.is_told(), "{common:?}");
+        assert!(common.shared == 0 && !common.is_certain(), "{common:?}");
         assert!(rows(0..20_000, 512).is_copy(&earlier) && !earlier.is_copy(&rows(0..20_001, 256)));
     }
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub(crate) enum Purpose {
     /// To be looked through by the people at the site: the first rejected row ends the reading.
     Check,
-    /// To be summed in a run: a rejected row contributes nothing, and nobody hears of it.
+    /// To be summed in a run: a rejected row contributes nothing, and no one hears of it.
     Run,
     /// Public records: the first rejected row ends the reading.
     Public,
@@ -99,7 +99,7 @@ pub(crate) struct Encoder<'s> {
 /// How the cells of a column are numbers.
 #[derive(Clone, Copy)]
 struct Numbers<'e> {
-    /// What stands before decimals.
+    /// What is before decimals.
     decimal: u8,
     /// Numbers that say that there is no value.
     tokens: &'e [f64],
@@ -321,7 +321,7 @@ impl Levels {
     }
 }
 
-/// The number that a cell is, which need not be finite; `decimal` stands before the decimals of a text.
+/// The number that a cell is, which need not be finite; `decimal` is before the decimals of a text.
 fn real(cell: CellValue<'_>, decimal: u8) -> Result<f64, CellProblem> {
     match cell {
         CellValue::Null | CellValue::Boolean(_) => Err(CellProblem::NotANumber),

@@ -235,7 +235,7 @@ pub enum RowProblem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Clue {
-    /// The cells stand between other characters.
+    /// The cells are between other characters.
     #[error("the header has more {} than separators of the schema: set `delimiter = \"{}\"` under `[csv]` in the schema", name(*.0), char::from(*.0).escape_default())]
     Delimiter(u8),
     /// Two bytes a character.
@@ -246,7 +246,7 @@ pub enum Clue {
     /// Four bytes a character.
     #[error("the file is UTF-32: save it as UTF-8 (\"CSV UTF-8\" in Excel; `iconv -f UTF-32 -t UTF-8`)")]
     Utf32,
-    /// A line for a spreadsheet stands before the header.
+    /// A line for a spreadsheet is before the header.
     #[error("the first line is `sep=`, which only spreadsheets know: take it out, so that the header is first")]
     Separator,
     /// A zip archive, which is what .xlsx and .ods files are.
@@ -421,10 +421,10 @@ pub enum CellProblem {
     /// A number that is not whole, of a model of counts.
     #[error("the outcome is a count, and this is no whole number; correct it, or use a model of numbers")]
     NotACount,
-    /// A record that belongs to nobody.
+    /// A record that belongs to no one.
     #[error("the record has no unit id; every record needs one, so that a person's records are protected together")]
     NoUnit,
-    /// An id that cannot be told from others.
+    /// An id that cannot be distinguished from others.
     #[error("the unit id is a floating-point number of 2^53 or more, which may stand for several ids; store ids as text or integers")]
     InexactUnit,
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use dp_pvi_names::Hash;
-use dp_pvi_privacy::parts::{Ask, Elsewhere, SiteKey};
+use dp_pvi_privacy::partial_sums::{Elsewhere, ExecutorChannel, SiteKey};
 use dp_pvi_privacy::stored::UnitStore;
 use dp_pvi_privacy::{SecureNoise, Units};
 use dp_pvi_schema::Schema;
@@ -21,11 +21,11 @@ pub struct Executors<'a> {
     /// What they share.
     pub key: SiteKey,
     /// Makes the way to them, for the folder of this snapshot.
-    pub ask: &'a dyn Fn(&Path) -> Box<dyn Ask>,
+    pub ask: &'a dyn Fn(&Path) -> Box<dyn ExecutorChannel>,
 }
 
 impl Snapshot {
-    /// [`Snapshot::units`] for a site whose sums other processes make ([`dp_pvi_privacy::parts`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number and
+    /// [`Snapshot::units`] for a site whose sums other processes make ([`dp_pvi_privacy::partial_sums`]): the units are written to a new folder, encrypted, and stay neither in memory nor in `file`. Their number and
     /// their order are the same.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ fn is_encrypted_parquet(file: &File, bytes: &[u8]) -> bool {
 }
 
 fn read_text(reading: Reading<'_>, table: TextTable<'_, impl std::io::Read>, sink: &mut impl Sink) -> Result<(), DataError> {
-    // Public records may stand between lines that are none. Among private ones such a line is a record: what it looks like is
+    // Public records may be between lines that are none. Among private ones such a line is a record: what it looks like is
     // something that only its own bytes decide.
     let mut table = if matches!(reading.purpose, Purpose::Public | Purpose::Prediction) { table.passing_over_blanks() } else { table };
     reading.read(&mut table, sink).map_err(|error| match error {

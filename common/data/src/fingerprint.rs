@@ -1,4 +1,4 @@
-//! A keyed fingerprint of a table: whether records were changed, told to nobody who has not the site's key.
+//! A keyed fingerprint of a table: whether records were changed, told to no one who has not the site's key.
 
 use dp_pvi_names::Hash;
 use dp_pvi_privacy::UnitTable;

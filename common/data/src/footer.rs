@@ -1,4 +1,4 @@
-//! Whether a Parquet file has encrypted columns although anybody may read its footer.
+//! Whether a Parquet file has encrypted columns although anyone may read its footer.
 //!
 //! The footer is a Thrift struct in compact form (`parquet.thrift`, FileMetaData); where columns are encrypted it has field 8, `encryption_algorithm`, also where it is not encrypted
 //! itself. Fields are walked over by their types alone. What cannot be read says nothing.

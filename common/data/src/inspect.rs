@@ -19,7 +19,7 @@ const NORM_BINS: usize = 10;
 /// Rejected cells that are listed one by one.
 const LISTED_REJECTIONS: usize = 10;
 
-/// Counts over a data set. Not for anybody outside the site: nothing here has been protected.
+/// Counts over a data set. Not for anyone outside the site: nothing here has been protected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inspection {
     /// Privacy units.
@@ -61,7 +61,7 @@ pub struct Inspection {
 pub struct Unwatched {
     /// Whose event came at the time of entry: they count.
     pub events: u64,
-    /// That left at the time of entry without an event: they tell nothing.
+    /// That left at the time of entry without an event: they carry no information.
     pub nothing: u64,
     /// That left before they came: they contribute nothing, and are most likely a mistake.
     pub reversed: u64,

@@ -1,7 +1,7 @@
 //! From files to privacy units: CSV and Parquet, documents and images, through the public schema.
 //!
 //! A [`Schema`] says what a row is; this crate applies it to a site's files and learns nothing from them (every range, constant and category list is
-//! public). Files are text (CSV, plain, gzip or Zstandard) or Parquet, told apart by their first bytes; several files are one data set, in the given order.
+//! public). Files are text (CSV, plain, gzip or Zstandard) or Parquet, distinguished by their first bytes; several files are one data set, in the given order.
 //!
 //! Documents (UCI's docword files, or text with a public vocabulary) and binary images (IDX files) are units of one record each; a
 //! schema with a `kind` describes them ([`dp_pvi_schema::content`]).
@@ -23,7 +23,7 @@
 //!
 //! * A row with a cell that the schema rejects or drops, or that cannot be cut into the file's columns, is a unit that contributes 0 to
 //!   every sum (with a `unit_column`, it adds nothing to its person's unit).
-//! * A record without a readable unit id belongs to nobody: it contributes nothing and makes no unit.
+//! * A record without a readable unit id belongs to no one: it contributes nothing and makes no unit.
 //! * A record of a text file is one line. Every line after the header is one, also if it is empty or looks like a comment, so that no
 //!   record moves another. A quote that is not closed ends with its line. A line ends with a line feed; a header that ends in a carriage
 //!   return alone is refused.
@@ -31,7 +31,7 @@
 //!   where they belong to a record.
 //! * How many records there are, none included, is no error (a table holds 2³² entries, 50 GB of them).
 //!
-//! The people at the site hear of such records from [`Snapshot::screen`], and nobody else does: nothing that a site sends depends on it.
+//! The people at the site hear of such records from [`Snapshot::screen`], and no one else does: nothing that a site sends depends on it.
 //!
 //! What remains is the file as a whole: missing, no regular file, without the schema's columns, cut off. A site meets that before it says hello.
 //!
@@ -105,10 +105,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A site's data set as it was when it was read: cells, which nobody sees, and of which a task's formula makes the units.
+/// A site's data set as it was when it was read: cells, which no one sees, and of which a task's formula makes the units.
 pub struct Snapshot {
     held: Held,
-    /// Says whether two snapshots hold the same records in the same order, to whoever has the key, and nothing to anybody else. It is that of the cells: one data set has one
+    /// Says whether two snapshots hold the same records in the same order, to anyone who has the key, and nothing to anyone else. It is that of the cells: one data set has one
     /// fingerprint, whatever is asked of it.
     pub fingerprint: Hash,
     /// What contributes nothing, for the people at the site. Nothing that is sent in a run may depend on it.
@@ -195,7 +195,7 @@ impl From<Assembled> for Rows {
 
 /// Reads a site's files for a run. Nothing that one record holds makes this fail; see the [crate](self) for what becomes of it.
 ///
-/// Units are in the order in which their first record stands in the files. `key` is a secret of the site; the fingerprint is
+/// Units are in the order in which their first record is in the files. `key` is a secret of the site; the fingerprint is
 /// HMAC-SHA256 over the units under it.
 ///
 /// # Errors
@@ -284,7 +284,7 @@ where
 /// Reads a site's files through the schema and puts them behind the release gate. The first record that the schema rejects is an error:
 /// this is for the people at the site, before a run.
 ///
-/// Units are in the order in which their first record stands in the files.
+/// Units are in the order in which their first record is in the files.
 ///
 /// # Errors
 /// See [`DataError`].

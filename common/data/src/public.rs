@@ -17,7 +17,7 @@ pub use dp_pvi_privacy::ledger::APPLICATION_ID as LEDGER_APPLICATION_ID;
 ///
 /// # Errors
 /// [`DataError::HasLedger`] if a ledger is configured, or if a ledger (known by its content, or by a name that ends in `ledger.db`)
-/// lies beside one of the files: such data is private, and metrics on it would be a release that nobody accounts for. A ledger that
+/// lies beside one of the files: such data is private, and metrics on it would be a release that no one accounts for. A ledger that
 /// lies elsewhere cannot be found from the data; the certificate's role is then the operator's word. Otherwise see [`DataError`].
 pub fn load_public<P: AsRef<Path>>(schema: &Schema, files: &[P], ledger: Option<&Path>) -> Result<Public<RecordTable>, DataError> {
     check_public(files, ledger)?;

@@ -11,8 +11,8 @@ use crate::source::field_name;
 /// How many of a site's records contribute nothing to any sum, and why. For the people at the site alone: the counts are as private as the records.
 ///
 /// # Privacy
-/// It follows from data set, schema and files. No task and no formula has a part in it: otherwise whoever writes one could ask for exact counts of records, by what a site
-/// does that its own screen has stopped. What a site does with it stands in the guide's limits.
+/// It follows from data set, schema and files. No task and no formula has a part in it: otherwise anyone who writes one could ask for exact counts of records, by what a site
+/// does that its own screen has stopped. What a site does with it is in the guide's limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
     /// All records.

@@ -76,7 +76,7 @@ impl<'a, R: Read> TextTable<'a, R> {
         DataError::Io { path: self.path.to_owned(), source }
     }
 
-    /// Reads the first line that is neither empty nor a comment. Header and whatever stands before it are public.
+    /// Reads the first line that is neither empty nor a comment. Header and whatever is before it are public.
     fn header(&mut self) -> Result<Vec<Vec<u8>>, DataError> {
         let path = self.path;
         let header = |problem| DataError::Header { path: path.to_owned(), problem };

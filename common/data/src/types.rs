@@ -1,6 +1,6 @@
 //! One table of types for all sources: what a column holds, and whether and as what it is read.
 //!
-//! A text file has no types: what stands in its column of the table is how the same value is written there. The guide's page on sources shows [`page`], and a test holds it to this.
+//! A text file has no types: what is in its column of the table is how the same value is written there. The guide's page on sources shows [`page`], and a test holds it to this.
 
 use std::fmt::{self, Write as _};
 

@@ -74,7 +74,7 @@ pub fn mu_of(costs: &[f64], sds: &[f64]) -> f64 {
     costs.iter().zip(sds).map(|(cost, sd)| cost / (sd * sd)).sum::<f64>().sqrt()
 }
 
-/// Weights on the gate's lattice of step 2^`exponent`: what stands in a task.
+/// Weights on the gate's lattice of step 2^`exponent`: what is in a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weights {
     /// w = least σ over σ of the block.

@@ -34,7 +34,7 @@ pub enum Column {
 /// A record's entry of a column, before clamp, transform and fill.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// Nothing stands there.
+    /// Nothing is there.
     Missing,
     /// It cannot be read, or is a level that the schema does not list.
     Invalid,

@@ -32,7 +32,7 @@ pub struct Combination {
 }
 
 impl Combination {
-    /// Parameters and coefficients; one may stand there more than once, and counts with the sum.
+    /// Parameters and coefficients; one may be there more than once, and counts with the sum.
     pub fn coefficients(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.coefficients.iter().copied()
     }

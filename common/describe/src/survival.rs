@@ -41,7 +41,7 @@ pub struct Row {
     pub gradient: Vec<f64>,
 }
 
-/// The rows up to the last interval in which somebody is at risk and somebody survives. It is the actuarial estimate, not Kaplan and Meier's at exact times; with `beyond` apart, those who
+/// The rows up to the last interval in which someone is at risk and someone survives. It is the actuarial estimate, not Kaplan and Meier's at exact times; with `beyond` apart, those who
 /// were followed to the end are at risk in the whole of the last interval.
 ///
 /// # Panics
@@ -65,7 +65,7 @@ pub fn life_table(of: &Counts, level: Level) -> Vec<Row> {
         }
         log += (-hazard).ln_1p();
         greenwood += hazard / ((1.0 - hazard) * exposed);
-        // ∂h/∂d_j = (1 − h)/E, ∂h/∂c_j = −h/2E, and −h/E for everybody who is at risk longer; ∂ln S = −∂h/(1 − h).
+        // ∂h/∂d_j = (1 − h)/E, ∂h/∂c_j = −h/2E, and −h/E for everyone who is at risk longer; ∂ln S = −∂h/(1 − h).
         let factor = -1.0 / ((1.0 - hazard) * exposed);
         gradient[j] += factor * (1.0 - hazard);
         gradient[intervals + j] -= factor * 0.5 * hazard;
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Where nobody is left, or all of them end, there is no row; where nothing happened the interval still has a width.
+    /// Where no one is left, or all of them end, there is no row; where nothing happened the interval still has a width.
     #[test]
     fn rows_end_where_nobody_is_at_risk() {
         let rows = life_table(&counts([-3.0, 5.0, 8.0], [0.0, 1.0, 0.0], 0.0), Level::NINETY_FIVE);

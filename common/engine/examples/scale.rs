@@ -26,7 +26,7 @@ use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
-use dp_pvi_privacy::parts::{Ask, NoSum};
+use dp_pvi_privacy::partial_sums::{ExecutorChannel, NoSum};
 use dp_pvi_privacy::{Ledger, NoRandomness, NoiseSource, Purpose, SiteState, Units};
 use dp_pvi_schema::Schema;
 use dp_pvi_site_engine::config::site_key;
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let here = cached.units(&schema, Some(tempfile::tempfile_in(snapshots)?))?.units.on_threads(THREADS);
 
     let (began, cpu) = (Instant::now(), processors.own()?);
-    let ask = |snapshot: &Path| -> Box<dyn Ask> { Box::new(Program { head: head.into(), snapshot: snapshot.to_owned() }) };
+    let ask = |snapshot: &Path| -> Box<dyn ExecutorChannel> { Box::new(Program { head: head.into(), snapshot: snapshot.to_owned() }) };
     let executors = Executors { folder: snapshots, key: site_key, ask: &ask };
     let blocks = cached.units_elsewhere(&schema, tempfile::tempfile_in(snapshots)?, executors)?;
     println!("snapshot of the cluster: {:.1} s, {:.1} s of processors", began.elapsed().as_secs_f64(), processors.own()? - cpu);
@@ -120,7 +120,7 @@ struct Program {
     snapshot: PathBuf,
 }
 
-impl Ask for Program {
+impl ExecutorChannel for Program {
     fn ask(&self, question: &[u8]) -> Result<Vec<Vec<u8>>, NoSum> {
         let answers = || -> std::io::Result<Vec<u8>> {
             let mut command = Command::new("dp-pvi-site-engine");

@@ -19,14 +19,14 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
-use crate::asked::AGAIN;
+use crate::answered::AGAIN;
 use crate::config::{Config, EXECUTORS, site_key};
 use crate::flight::Parts;
 use crate::guard::Guard;
 use crate::term_sum::Codec;
 use crate::tls::{Heard, LARGEST, Mutual, Role};
 
-/// Seconds after which a sum's files are removed, where nobody removed them before.
+/// Seconds after which a sum's files are removed, where no one removed them before.
 const FORGET: u64 = 5;
 
 fn in_words(error: BallistaError) -> String {

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use dp_pvi_privacy::parts::{SiteKey, USUAL_PARTS};
+use dp_pvi_privacy::partial_sums::{SiteKey, USUAL_PARTS};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -121,7 +121,7 @@ impl Config {
     }
 }
 
-/// The text of a file that only its owner can change, which is this user or root, and that nobody but a group can read beside him.
+/// The text of a file that only its owner can change, which is this user or root, and that only a group can read beside him.
 pub(crate) fn secret(path: &Path) -> Result<Zeroizing<String>, String> {
     let unread = |e: std::io::Error| format!("{} cannot be read ({e})", path.display());
     let mut file = File::open(path).map_err(unread)?;

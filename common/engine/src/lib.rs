@@ -2,7 +2,7 @@
 //! executors.
 //!
 //! The site's client (`dp-pvi-client`, the *head*) keeps ledger, permit and noise. For each visit it asks one question, which the executors answer with sums that only the head can open
-//! ([`dp_pvi_privacy::parts`]). This program is what carries the question to the executors, computes there, and brings the answers back:
+//! ([`dp_pvi_privacy::partial_sums`]). This program is what carries the question to the executors, computes there, and brings the answers back:
 //!
 //! * [`term_sum`] is the aggregate function: its input is the snapshot's encrypted blocks, its state a list of sealed answers. So what DataFusion plans, spills, shuffles, logs and counts are ciphertexts and
 //!   the number of blocks.
@@ -10,7 +10,7 @@
 //! * `guard` is what an executor refuses to compute, all but sums over a snapshot; `asked` is what it refuses to compute again, and `flight` what it refuses to hand out.
 //! * [`cluster`] is Ballista's scheduler and its executors, which talk to each other and to the head with mutual TLS, and have no web page.
 
-mod asked;
+mod answered;
 pub mod cluster;
 pub mod config;
 mod flight;

@@ -29,11 +29,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 use dp_pvi_data::Blocks;
-use dp_pvi_inference::methods::parts::VisitPart;
-use dp_pvi_privacy::parts::{Question, SiteKey};
+use dp_pvi_inference::methods::partial_sums::VisitPart;
+use dp_pvi_privacy::partial_sums::{Question, SiteKey};
 use prost::Message;
 
-use crate::asked::{Asked, Which};
+use crate::answered::{AnsweredQuestions, Which};
 use crate::tls::LARGEST;
 
 /// Name of the function.
@@ -43,7 +43,7 @@ const NAME: &str = "sealed_sum_of_terms";
 pub struct TermSum {
     question: Arc<[u8]>,
     key: Option<Arc<SiteKey>>,
-    asked: Arc<Asked>,
+    asked: Arc<AnsweredQuestions>,
     signature: Signature,
 }
 
@@ -55,7 +55,7 @@ impl TermSum {
     }
 
     /// In a process that remembers what it was asked.
-    fn remembered(question: &[u8], key: Option<Arc<SiteKey>>, asked: Arc<Asked>) -> Self {
+    fn remembered(question: &[u8], key: Option<Arc<SiteKey>>, asked: Arc<AnsweredQuestions>) -> Self {
         let signature = Signature::exact(vec![DataType::Int64, DataType::Int32, DataType::Binary], Volatility::Volatile);
         Self { question: question.into(), key, asked, signature }
     }
@@ -105,7 +105,7 @@ impl AggregateUDFImpl for TermSum {
 struct Sum {
     question: Arc<[u8]>,
     key: Option<Arc<SiteKey>>,
-    asked: Arc<Asked>,
+    asked: Arc<AnsweredQuestions>,
     /// Made at the first block.
     part: Option<Opened>,
     /// Answers that are sealed already.
@@ -215,7 +215,7 @@ fn failed(why: impl fmt::Display) -> DataFusionError {
 pub struct Codec {
     key: Option<Arc<SiteKey>>,
     /// By all functions that it carries into this process.
-    asked: Arc<Asked>,
+    asked: Arc<AnsweredQuestions>,
     logical: BallistaLogicalExtensionCodec,
     physical: BallistaPhysicalExtensionCodec,
 }

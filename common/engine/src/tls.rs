@@ -32,11 +32,11 @@ pub const LARGEST: u32 = 1 << 30;
 /// What a process is in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Shares out the work. It is spoken to, and speaks to nobody.
+    /// Shares out the work. It is spoken to, and speaks to no one.
     Scheduler,
     /// Sums.
     Executor,
-    /// The site's client, by the program that it starts. Nobody speaks to it.
+    /// The site's client, by the program that it starts. No one speaks to it.
     Head,
 }
 

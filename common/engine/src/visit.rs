@@ -15,7 +15,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext, col};
-use dp_pvi_privacy::parts::SiteKey;
+use dp_pvi_privacy::partial_sums::SiteKey;
 
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -96,7 +96,7 @@ pub fn session(config: &Config) -> Result<SessionContext, String> {
     Ok(SessionContext::new_with_state(state))
 }
 
-/// Reads a question, and writes the answers. Ends when the process that started this one has ended: nobody would read them.
+/// Reads a question, and writes the answers. Ends when the process that started this one has ended: no one would read them.
 ///
 /// # Errors
 /// In words.

@@ -25,7 +25,7 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::parts::{Ask, NoSum, SiteKey};
+use dp_pvi_privacy::partial_sums::{ExecutorChannel, NoSum, SiteKey};
 use dp_pvi_privacy::{Ledger, NoRandomness, NoiseSource, Purpose, SiteState, Units};
 use dp_pvi_schema::Schema;
 use dp_pvi_site_engine::config::{Config, site_key};
@@ -137,7 +137,7 @@ fn here(folder: &Path, persons: u64) -> Units<RecordTable> {
     load_for_run(&schema, &[file], &[0; 32]).unwrap().units(&schema, None).unwrap().units
 }
 
-fn elsewhere(folder: &Path, persons: u64, key: SiteKey, ask: &dyn Fn(&Path) -> Box<dyn Ask>) -> Units<RecordTable> {
+fn elsewhere(folder: &Path, persons: u64, key: SiteKey, ask: &dyn Fn(&Path) -> Box<dyn ExecutorChannel>) -> Units<RecordTable> {
     let file = folder.join(format!("{persons}.csv"));
     let executors = Executors { folder, key, ask };
     let schema = Schema::asking("y ~ .", SCHEMA).unwrap();
@@ -163,7 +163,7 @@ struct Local {
     seen: Arc<Mutex<Vec<usize>>>,
 }
 
-impl Ask for Local {
+impl ExecutorChannel for Local {
     fn ask(&self, question: &[u8]) -> Result<Vec<Vec<u8>>, NoSum> {
         let session = SessionContext::new_with_config(visit::settings(SessionConfig::new(), self.parts));
         let key = Some(Arc::new(SiteKey::new([self.key; 32].into())));
@@ -184,7 +184,7 @@ fn one_two_and_seven_parts_have_the_bits_of_one_process() {
         assert_ne!(expected, sent(&task, visit, &other), "the sum is more than its noise");
         for parts in [1, 2, 7] {
             let seen = Arc::default();
-            let ask = |snapshot: &Path| -> Box<dyn Ask> {
+            let ask = |snapshot: &Path| -> Box<dyn ExecutorChannel> {
                 Box::new(Local { snapshot: snapshot.to_owned(), parts, key: 5, seen: Arc::clone(&seen) })
             };
             let units = elsewhere(folder.path(), 2000, SiteKey::new([5; 32].into()), &ask);
@@ -201,8 +201,9 @@ fn an_executor_with_another_key_sums_nothing() {
     let folder = tempfile::tempdir().unwrap();
     here(folder.path(), 100);
     let seen: Arc<Mutex<Vec<usize>>> = Arc::default();
-    let ask =
-        |snapshot: &Path| -> Box<dyn Ask> { Box::new(Local { snapshot: snapshot.to_owned(), parts: 2, key: 6, seen: Arc::clone(&seen) }) };
+    let ask = |snapshot: &Path| -> Box<dyn ExecutorChannel> {
+        Box::new(Local { snapshot: snapshot.to_owned(), parts: 2, key: 6, seen: Arc::clone(&seen) })
+    };
     let units = elsewhere(folder.path(), 100, SiteKey::new([5; 32].into()), &ask);
     let refused = asked(&task(), 0, &units).unwrap_err();
     assert!(matches!(refused, InferenceError::Release(ReleaseError::NoSum(NoSum::Unanswered))), "{refused}");
@@ -298,7 +299,7 @@ struct Asking {
     said: Said,
 }
 
-impl Ask for Asking {
+impl ExecutorChannel for Asking {
     fn ask(&self, question: &[u8]) -> Result<Vec<Vec<u8>>, NoSum> {
         let mut command = Command::new(PROGRAM);
         command.arg("sum").arg("--config").arg(&self.config).arg("--snapshot").arg(&self.snapshot);
@@ -311,10 +312,13 @@ impl Ask for Asking {
     }
 }
 
-fn asking<M: FnMut(&mut Child) + Send + 'static>(config: &Path, meanwhile: M) -> (impl Fn(&Path) -> Box<dyn Ask> + use<M>, Said) {
+fn asking<M: FnMut(&mut Child) + Send + 'static>(
+    config: &Path,
+    meanwhile: M,
+) -> (impl Fn(&Path) -> Box<dyn ExecutorChannel> + use<M>, Said) {
     let (meanwhile, said) = (Mutex::new(Some(meanwhile)), Said::default());
     let (config, words) = (config.to_owned(), Arc::clone(&said));
-    let ask = move |snapshot: &Path| -> Box<dyn Ask> {
+    let ask = move |snapshot: &Path| -> Box<dyn ExecutorChannel> {
         let meanwhile = meanwhile.lock().unwrap().take().unwrap();
         let said = Arc::clone(&words);
         Box::new(Asking { config: config.clone(), snapshot: snapshot.to_owned(), meanwhile: Mutex::new(Box::new(meanwhile)), said })
@@ -446,7 +450,7 @@ fn a_cluster_says_whether_it_can_sum() {
     assert!(lost.contains("has no executor"), "{lost}");
 }
 
-/// Whoever asks is gone: nobody would end the program if the scheduler hangs.
+/// Anyone who asks is gone: no one would end the program if the scheduler hangs.
 #[test]
 fn a_program_whose_parent_has_ended_ends_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -460,7 +464,7 @@ fn a_program_whose_parent_has_ended_ends_too() {
         format!("{PROGRAM} sum --config {program} --snapshot {snapshot} </dev/null >/dev/null 2>{} & echo $!; sleep 2", said.display());
     let parent = Command::new("sh").arg("-c").arg(start).output().unwrap();
     let process = PathBuf::from("/proc").join(String::from_utf8(parent.stdout).unwrap().trim());
-    // A process that nobody waits for is still listed, without a program.
+    // A process that no one waits for is still listed, without a program.
     while fs::read_link(process.join("exe")).is_ok() {
         sleep(Duration::from_millis(100));
     }

@@ -50,7 +50,7 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// What the page has computed for what stands behind its `#`. A script that is added to it posts the answer to a listener here.
+/// What the page has computed for what is behind its `#`. A script that is added to it posts the answer to a listener here.
 fn computed(chromium: &Path, page: &str, question: &str) -> Value {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

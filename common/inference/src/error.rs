@@ -3,7 +3,7 @@
 use dp_pvi_names::LatticeOverflow;
 use dp_pvi_posterior::task::TaskError;
 use dp_pvi_privacy::mechanism::ReleaseError;
-use dp_pvi_privacy::parts::NotAsked;
+use dp_pvi_privacy::partial_sums::NotAsked;
 
 /// An update that did not happen. Nothing was released, and no message contains a value of a record.
 #[derive(Debug, thiserror::Error)]

@@ -2,14 +2,14 @@
 //!
 //! * [`records`] (dp-pvi-records) holds a site's records as privacy units, behind `Units` from the moment a loader has built them.
 //! * [`capabilities`] has the engines: an exact local optimum, gradients of E_q log p(record | θ), tilted moments, for any likelihood of `dp-pvi-models`.
-//!   [`models`] has a room for every model that sums records by itself.
-//! * [`methods`] has a room for every update: what a site does in one visit. [`methods::run`] takes the task, λ, the site's factor, the units, a permit
+//!   [`models`] has a module for every model that sums records by itself.
+//! * [`methods`] has a module for every update: what a site does in one visit. [`methods::run`] takes the task, λ, the site's factor, the units, a permit
 //!   and a noise source, and gives back a released payload. It has no state, no clock, no I/O and no log.
 //!
 //! * [`personal`] is for the site's own people: the posterior with the exact likelihood of its records, which never leaves the site.
 //!
 //! Models and methods meet in capabilities, so a new model serves every update whose capability it offers, and a new update
-//! every model that offers what it needs. A likelihood is a room of `dp-pvi-models`, and nothing here; an update is one folder here and one on the public side, and an
+//! every model that offers what it needs. A likelihood is a module of `dp-pvi-models`, and nothing here; an update is one folder here and one on the public side, and an
 //! arm in [`methods::run`].
 //!
 //! Functions over records are `fn`s, which capture nothing, and are told public values as a copy ([`dp_pvi_privacy::records`]). The crate's

@@ -7,11 +7,11 @@
 //! **Sites differ.** The others tell of coefficients φ that are not quite this site's: θ = φ + u, u ~ N(0, T). So the cavity's covariance is widened by T before
 //! it meets the records. How large T is the records say: q is the mixture over a public grid of T, weighted by exp of each one's bound on log p(D_k), and
 //! written as the Gaussian with the mixture's moments. The grid has T = 0, and multiples of the differences that the test of agreement takes for ordinary.
-//! [`Spread::None`] leaves it out: then q is exactly q/t_k times the site's likelihood.
+//! [`Heterogeneity::None`] leaves it out: then q is exactly q/t_k times the site's likelihood.
 //!
 //! # Privacy
 //! None: the result holds the likelihood of the records without noise. It is for the site's own people and leaves the gate as
-//! [`OwnEyesOnly`] in a process that releases nothing. Nothing is charged, and no release depends on it.
+//! [`LocalOnly`] in a process that releases nothing. Nothing is charged, and no release depends on it.
 //!
 //! **Assumes** a likelihood of a linear predictor with an exact local optimum. **Source**: this project; random effects as in meta-analysis; the cavity is that of
 //! partitioned variational inference (Ashman et al. 2022).
@@ -27,12 +27,12 @@ use dp_pvi_posterior::methods::agreement::allowance;
 use dp_pvi_posterior::methods::noise_aware::{Contribution, History, OwnNoise};
 use dp_pvi_posterior::noise_aware;
 use dp_pvi_posterior::task::{ModelSpec, ResolvedTask};
-use dp_pvi_privacy::{OwnEyes, OwnEyesOnly, SiteState, Units};
+use dp_pvi_privacy::{LocalAccess, LocalOnly, SiteState, Units};
 use serde::{Deserialize, Serialize};
 
 use crate::capabilities::sums;
 use crate::error::InferenceError;
-use crate::methods::asked::{copied, text};
+use crate::methods::public_job::{copied, text};
 use crate::methods::{Job, exact_terms};
 use crate::models::{self, Model};
 use dp_pvi_records::RecordTable;
@@ -50,12 +50,12 @@ pub struct Personal {
     /// In how many directions the cavity's precision was too small and was raised.
     pub floored: usize,
     /// Mean over the mixture of the standard deviations of T.
-    pub spread: Allowance,
+    pub heterogeneity: Allowance,
 }
 
 /// How far a site's own coefficients may be from the others'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Spread {
+pub enum Heterogeneity {
     /// Nowhere: all sites are samples of one model.
     None,
     /// As far as the site's records say.
@@ -63,7 +63,7 @@ pub enum Spread {
 }
 
 /// Standard deviations of T on the grid, in those of ordinary differences.
-const SPREADS: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
+const HETEROGENEITIES: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
 
 /// What is known beside the records.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ pub struct Known<'a> {
     /// What this site released.
     pub released: &'a Released,
     /// How far the site may be from the others.
-    pub spread: Spread,
+    pub heterogeneity: Heterogeneity,
     /// σ, where the run learned the scale of the observations.
     pub scale: Option<f64>,
 }
@@ -87,12 +87,12 @@ pub struct Known<'a> {
 ///
 /// # Errors
 /// The model has no exact local optimum of a linear predictor, or the numbers left the range of what can be computed.
-pub fn posterior(known: &Known<'_>, units: &Units<RecordTable>, eyes: OwnEyes) -> Result<OwnEyesOnly<Personal>, InferenceError> {
+pub fn posterior(known: &Known<'_>, units: &Units<RecordTable>, access: LocalAccess) -> Result<LocalOnly<Personal>, InferenceError> {
     models::seal();
     let asked = Asked::of(known)?;
     let made = units.map(&copied(&asked)?, |asked, table| asked.fit(table));
-    // Whether it failed may depend on the records: nobody but the site's own people is told.
-    made.for_own_eyes(eyes).and_then(OwnEyesOnly::transpose).ok_or(FAILED)
+    // Whether it failed may depend on the records: no one but the site's own people is told.
+    made.into_local_only(access).and_then(LocalOnly::transpose).ok_or(FAILED)
 }
 
 /// The same of records that need no protection: for simulations.
@@ -157,7 +157,7 @@ struct Asked {
     others: Option<Others>,
     /// The run as the site saw it, and its position there.
     seen: Option<(History, usize)>,
-    spread: Spread,
+    heterogeneity: Heterogeneity,
     scale: Option<f64>,
 }
 
@@ -183,7 +183,7 @@ impl Asked {
                 Released::Sums(history, part) => Some((history.clone(), part.site)),
                 Released::Factor(_) | Released::Unknown => None,
             },
-            spread: known.spread,
+            heterogeneity: known.heterogeneity,
             scale: known.scale,
         })
     }
@@ -198,10 +198,11 @@ impl Asked {
         let others = self.others(model.as_ref(), table)?;
         let family = self.task.family();
         let (cavity, floored) = cavity(family, &others.natural, &self.task.prior_natural()[family.dimension()..])?;
-        // Where nobody else took part there is nobody to differ from.
-        let factors = if self.spread == Spread::None || others.way == Way::Alone { &SPREADS[..1] } else { &SPREADS };
-        let (natural, spread) = self.averaged(model.as_ref(), table, &cavity, factors)?;
-        Some(Personal { natural, way: others.way, floored, spread })
+        // Where no one else took part there is no one to differ from.
+        let factors =
+            if self.heterogeneity == Heterogeneity::None || others.way == Way::Alone { &HETEROGENEITIES[..1] } else { &HETEROGENEITIES };
+        let (natural, heterogeneity) = self.averaged(model.as_ref(), table, &cavity, factors)?;
+        Some(Personal { natural, way: others.way, floored, heterogeneity })
     }
 
     /// The mixture of the optima under the cavity widened by these multiples of ordinary differences, and the mean of those.
@@ -222,20 +223,20 @@ impl Asked {
         let weights: Vec<f64> = found.iter().map(|(bound, _)| (bound - best).exp()).collect();
         let total: f64 = weights.iter().sum();
         let factor = weights.iter().zip(factors).map(|(weight, factor)| weight * factor / total).sum::<f64>();
-        let spread = Allowance { intercept: factor * ordinary.intercept, others: factor * ordinary.others };
+        let heterogeneity = Allowance { intercept: factor * ordinary.intercept, others: factor * ordinary.others };
         let [(_, one)] = &found[..] else {
             let mut moments = vec![0.0; cavity.family().len()];
             for (weight, (_, q)) in weights.iter().zip(&found) {
                 moments.iter_mut().zip(q.mean_parameters()).for_each(|(sum, moment)| *sum += weight / total * moment);
             }
-            return Some((Gaussian::from_mean_parameters(cavity.family(), &moments).ok()?.natural().to_vec(), spread));
+            return Some((Gaussian::from_mean_parameters(cavity.family(), &moments).ok()?.natural().to_vec(), heterogeneity));
         };
-        Some((one.natural().to_vec(), spread))
+        Some((one.natural().to_vec(), heterogeneity))
     }
 
     fn others(&self, model: &dyn Model, table: &RecordTable) -> Option<Others> {
-        let told = self.others.clone();
-        told.or_else(|| self.of_sums(table)).or_else(|| self.of_posterior(model, table))
+        let known = self.others.clone();
+        known.or_else(|| self.of_sums(table)).or_else(|| self.of_posterior(model, table))
     }
 
     /// The sums without this site's exact terms: where what it sent hides its part, or was not kept.

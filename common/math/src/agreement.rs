@@ -7,7 +7,7 @@
 //! s_m ~ N(H_m φ, S_m),  S_m = H_m + N_m + H_m T H_m + ω_m² tr T I,
 //!
 //! the last where entries of H_m off the diagonal are guesses with errors of variance ω_m². Nothing has to be divided by a noisy H_m. The others give φ̂ with covariance P = (Σ H_k S_k⁻¹ H_k)⁻¹ (generalised least squares; a hundredth of the prior's
-//! precision is added, so that P exists where nobody has a signal). The statistic of site m is
+//! precision is added, so that P exists where no one has a signal). The statistic of site m is
 //!
 //! X = rᵀ (S_m + H_m P H_m)⁻¹ r,  r = s_m − H_m φ̂,
 //!
@@ -17,7 +17,7 @@
 //! units of others. That much is never an alarm. It is raised where the *others* differ by more among themselves, separately for the intercept and for the rest:
 //! a class's variance is multiplied by 1.5 until Σ_k |c_k|² ≤ q Σ_k tr A_k (1 − ℓ_k) over its coordinates, c_k = A_k (φ̂_k − φ̂), A_k = H_k S_k⁻¹ H_k, and ℓ_k the
 //! site's share in Σ A. With q = 1 these are the two sides of the equation of restricted maximum likelihood. q is the point below which a mean of squares with
-//! that many degrees of freedom (Satterthwaite) falls with probability 0.2, so that T is an upper limit at 80 %: four sites do not know their spread well. Since
+//! that many degrees of freedom (Satterthwaite) falls with probability 0.2, so that T is an upper limit at 80 %: four sites do not know their heterogeneity well. Since
 //! the tested site is left out, it cannot hide behind its own difference; and it raises T for all others, who are not blamed for it.
 //!
 //! **Approximations**: of weighted records H_m is taken for the score's covariance, which is less; T's shape; and the upper limit of T is taken for known.
@@ -42,7 +42,7 @@ const MOST_STEPS: u32 = 30;
 /// Share of the prior's precision that φ̂ contains.
 const VAGUE: f64 = 0.01;
 
-/// What one site's releases tell of the coefficients.
+/// A site's likelihood of the coefficients, as its releases estimate it.
 #[derive(Debug, Clone)]
 pub struct Evidence {
     /// s: gradient at the common point.
@@ -51,7 +51,7 @@ pub struct Evidence {
     pub curvature: DMatrix<f64>,
     /// N: covariance of the noise on the score.
     pub noise: DMatrix<f64>,
-    /// ω²: variance of entries of H off the diagonal that nobody released; 0 where all are known.
+    /// ω²: variance of entries of H off the diagonal that no one released; 0 where all are known.
     pub doubt: f64,
 }
 
@@ -77,7 +77,7 @@ pub struct Compared {
     /// The coefficient whose difference alone explains most, and that difference in standard deviations.
     pub farthest: (usize, f64),
     /// By how much the others' differences exceed the allowance: factors on its standard deviations, 1 where they do not.
-    pub spread: Allowance,
+    pub heterogeneity: Allowance,
 }
 
 /// Tests every site against all others. `intercept` is its coordinate, `prior` the prior's precision of a coefficient. `None` for numbers that cannot be
@@ -90,7 +90,7 @@ pub fn compare(sites: &[Evidence], allowance: Allowance, intercept: Option<usize
 }
 
 /// Steps of the two classes' variances: intercept, others.
-type Spread = (u32, u32);
+type Heterogeneity = (u32, u32);
 
 struct Sites<'a> {
     sites: &'a [Evidence],
@@ -98,8 +98,8 @@ struct Sites<'a> {
     allowance: Allowance,
     intercept: Option<usize>,
     prior: f64,
-    /// All sites under the spreads that were tried.
-    weighed: BTreeMap<Spread, Vec<Weighed>>,
+    /// All sites under the heterogeneities that were tried.
+    weighed: BTreeMap<Heterogeneity, Vec<Weighed>>,
 }
 
 /// A site in the mean of the others.
@@ -112,18 +112,18 @@ struct Weighed {
 
 impl Sites<'_> {
     fn against_the_others(&mut self, site: usize) -> Option<Compared> {
-        let mut spread = (0, 0);
+        let mut heterogeneity = (0, 0);
         let Others { estimate, covariance, .. } = loop {
-            let others = self.others(site, spread)?;
-            match self.too_small(site, spread, &others) {
-                Some(Class::Intercept) if spread.0 < MOST_STEPS => spread.0 += 1,
-                Some(Class::Others) if spread.1 < MOST_STEPS => spread.1 += 1,
+            let others = self.others(site, heterogeneity)?;
+            match self.too_small(site, heterogeneity, &others) {
+                Some(Class::Intercept) if heterogeneity.0 < MOST_STEPS => heterogeneity.0 += 1,
+                Some(Class::Others) if heterogeneity.1 < MOST_STEPS => heterogeneity.1 += 1,
                 _ => break others,
             }
         };
         let Evidence { score, curvature, .. } = &self.sites[site];
         let residual = score - curvature * &estimate;
-        let total = self.variance(site, spread) + curvature * covariance * curvature;
+        let total = self.variance(site, heterogeneity) + curvature * covariance * curvature;
         let seen = self.seen(site)?;
         let degrees = u32::try_from(seen.ncols()).ok()?;
         let statistic = if degrees == 0 {
@@ -144,8 +144,14 @@ impl Sites<'_> {
         let farthest = (0..self.dimension).map(|j| (j, alone(j))).max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
         let p = if degrees == 0 { 1.0 } else { upper_tail(statistic, f64::from(degrees)) };
         let factor = |steps| STEP.powi(i32::try_from(steps).unwrap_or(i32::MAX)).sqrt();
-        let spread = Allowance { intercept: factor(spread.0), others: factor(spread.1) };
-        (statistic.is_finite() && p.is_finite() && farthest.1.is_finite()).then_some(Compared { statistic, degrees, p, farthest, spread })
+        let heterogeneity = Allowance { intercept: factor(heterogeneity.0), others: factor(heterogeneity.1) };
+        (statistic.is_finite() && p.is_finite() && farthest.1.is_finite()).then_some(Compared {
+            statistic,
+            degrees,
+            p,
+            farthest,
+            heterogeneity,
+        })
     }
 
     /// Directions of a site's score in which it has a signal, one a column.
@@ -163,14 +169,14 @@ impl Sites<'_> {
     }
 
     /// All sites but one.
-    fn others(&mut self, site: usize, spread: Spread) -> Option<Others> {
-        if !self.weighed.contains_key(&spread) {
-            let weighed = (0..self.sites.len()).map(|k| self.weigh(k, spread)).collect::<Option<Vec<_>>>()?;
-            self.weighed.insert(spread, weighed);
+    fn others(&mut self, site: usize, heterogeneity: Heterogeneity) -> Option<Others> {
+        if !self.weighed.contains_key(&heterogeneity) {
+            let weighed = (0..self.sites.len()).map(|k| self.weigh(k, heterogeneity)).collect::<Option<Vec<_>>>()?;
+            self.weighed.insert(heterogeneity, weighed);
         }
         let d = self.dimension;
         let (mut information, mut pull) = (DMatrix::zeros(d, d), DVector::zeros(d));
-        for weighed in self.without(site, spread) {
+        for weighed in self.without(site, heterogeneity) {
             information += &weighed.information;
             pull += &weighed.pull;
         }
@@ -179,35 +185,35 @@ impl Sites<'_> {
         Some(Others { estimate: &covariance * pull, covariance, information })
     }
 
-    fn without(&self, site: usize, spread: Spread) -> impl Iterator<Item = &Weighed> {
-        self.weighed.get(&spread).into_iter().flatten().enumerate().filter(move |(k, _)| *k != site).map(|(_, weighed)| weighed)
+    fn without(&self, site: usize, heterogeneity: Heterogeneity) -> impl Iterator<Item = &Weighed> {
+        self.weighed.get(&heterogeneity).into_iter().flatten().enumerate().filter(move |(k, _)| *k != site).map(|(_, weighed)| weighed)
     }
 
-    fn weigh(&self, site: usize, spread: Spread) -> Option<Weighed> {
+    fn weigh(&self, site: usize, heterogeneity: Heterogeneity) -> Option<Weighed> {
         let Evidence { score, curvature, .. } = &self.sites[site];
-        let factor = Cholesky::new(symmetric(self.variance(site, spread)))?;
+        let factor = Cholesky::new(symmetric(self.variance(site, heterogeneity)))?;
         let whitened = factor.l_dirty().solve_lower_triangular(curvature)?;
         let score = factor.l_dirty().solve_lower_triangular(score)?;
         Some(Weighed { information: whitened.tr_mul(&whitened), pull: whitened.tr_mul(&score) })
     }
 
     /// S.
-    fn variance(&self, site: usize, spread: Spread) -> DMatrix<f64> {
+    fn variance(&self, site: usize, heterogeneity: Heterogeneity) -> DMatrix<f64> {
         let Evidence { curvature, noise, doubt, .. } = &self.sites[site];
-        let variances = self.variances(spread);
+        let variances = self.variances(heterogeneity);
         let unknown = DMatrix::identity(self.dimension, self.dimension) * (doubt * variances.sum());
         curvature + noise + unknown + curvature * DMatrix::from_diagonal(&variances) * curvature
     }
 
     /// The diagonal of T.
-    fn variances(&self, spread: Spread) -> DVector<f64> {
+    fn variances(&self, heterogeneity: Heterogeneity) -> DVector<f64> {
         let of = |sd: f64, steps: u32| sd * sd * STEP.powi(i32::try_from(steps).unwrap_or(i32::MAX));
-        let (intercept, others) = (of(self.allowance.intercept, spread.0), of(self.allowance.others, spread.1));
+        let (intercept, others) = (of(self.allowance.intercept, heterogeneity.0), of(self.allowance.others, heterogeneity.1));
         DVector::from_fn(self.dimension, |j, _| if Some(j) == self.intercept { intercept } else { others })
     }
 
-    /// The class in which the others differ by more than this spread makes likely; of two the one that exceeds it by the larger factor.
-    fn too_small(&self, site: usize, spread: Spread, others: &Others) -> Option<Class> {
+    /// The class in which the others differ by more than this heterogeneity makes likely; of two the one that exceeds it by the larger factor.
+    fn too_small(&self, site: usize, heterogeneity: Heterogeneity, others: &Others) -> Option<Class> {
         if self.sites.len() < 3 {
             return None;
         }
@@ -219,7 +225,7 @@ impl Sites<'_> {
             trace[class(i)] += if i == j { entry } else { 0.0 };
         }
         let (mut found, mut expected) = ([0.0; 2], [0.0; 2]);
-        for Weighed { information, pull } in self.without(site, spread) {
+        for Weighed { information, pull } in self.without(site, heterogeneity) {
             let difference = pull - information * &others.estimate;
             let mut own = [0.0; 2];
             for j in 0..self.dimension {

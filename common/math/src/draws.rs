@@ -1,4 +1,4 @@
-//! Draws for public simulations: a fixed stream, the same bits for everybody. They protect nothing and no noise of a mechanism comes from here.
+//! Draws for public simulations: a fixed stream, the same bits for everyone. They protect nothing and no noise of a mechanism comes from here.
 
 use crate::start;
 

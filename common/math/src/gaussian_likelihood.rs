@@ -189,7 +189,7 @@ mod tests {
     use nalgebra::{DMatrix, DVector};
 
     /// Of one coefficient with estimate y/H and variance S/H².
-    fn told(estimate: f64, variance: f64) -> GaussianLikelihood {
+    fn estimated(estimate: f64, variance: f64) -> GaussianLikelihood {
         let (h, one) = (10.0, |value| DMatrix::from_element(1, 1, value));
         GaussianLikelihood { curvature: one(h), pull: DVector::from_element(1, h * estimate), covariance: one(variance * h * h) }
     }
@@ -200,14 +200,14 @@ mod tests {
 
     #[test]
     fn one_coefficient_is_a_mean_by_precisions() {
-        let found = told(2.0, 0.25).posterior(&prior(1.0, 1.0)).unwrap();
+        let found = estimated(2.0, 0.25).posterior(&prior(1.0, 1.0)).unwrap();
         assert!((found.mean[0] - (1.0 + 4.0 * 2.0) / 5.0).abs() < 1e-12 && (found.covariance[(0, 0)] - 0.2).abs() < 1e-12);
     }
 
     /// A narrow prior that the data contradict decides; a wide one does not, and neither does a narrow one where the data say the same.
     #[test]
     fn a_prior_decides_where_a_wider_one_moves_what_the_data_put_elsewhere() {
-        let decides = |estimate: f64, sd: f64| told(estimate, 0.04).against_prior(&prior(0.0, sd)).unwrap();
+        let decides = |estimate: f64, sd: f64| estimated(estimate, 0.04).against_prior(&prior(0.0, sd)).unwrap();
         assert_eq!(decides(2.0, 0.2).decides, [0]);
         assert!(decides(2.0, 2.5).decides.is_empty() && decides(0.1, 0.2).decides.is_empty());
         let found = decides(2.0, 0.2);
@@ -218,9 +218,9 @@ mod tests {
     #[test]
     fn the_scale_that_foresees_the_data_has_the_weight() {
         let scales = [0.02, 1.0, 2.5].map(|sd| prior(0.0, sd));
-        let weights = |estimate: f64| told(estimate, 0.01).over_scales(&scales).unwrap().weights;
+        let weights = |estimate: f64| estimated(estimate, 0.01).over_scales(&scales).unwrap().weights;
         assert!(weights(0.0)[0] > 0.8 && weights(1.0)[1] > 0.5 && weights(8.0)[2] > 0.9);
-        let found = told(0.0, 0.01).over_scales(&scales).unwrap();
+        let found = estimated(0.0, 0.01).over_scales(&scales).unwrap();
         assert!((found.weights.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         assert!(found.all.covariance[(0, 0)] < found.parts[2].covariance[(0, 0)]);
     }

@@ -9,7 +9,7 @@
 //! Λ = Λ0 + Σ (A_m − A_m e eᵀA_m/k_m), h = Λ0 m0 + Σ (B_m − A_m e eᵀB_m/k_m), ln w = ½hᵀΛ⁻¹h + ½Σ((eᵀB_m)²/k_m − ln k_m τ²) − ½ ln|Λ|.
 //!
 //! **Two priors of τ.** Coefficients take τ ≥ ½ alike: effects within sites, as fixed effects would be, since a prior that has τ near 0 lets noise bring back what site and exposure share. τ
-//! itself, and a new site, have p(τ) ∝ τ/(1 + (τ/½)²). All is in units in which e is 1, so that e is scaled by whoever asks: for log odds 1.
+//! itself, and a new site, have p(τ) ∝ τ/(1 + (τ/½)²). All is in units in which e is 1, so that e is scaled by the caller: for log odds 1.
 //!
 //! **Source**: this project; linear mixed models with known variances (Laird and Ware 1982). [`test`](Hierarchy::test) is Cochran's Q with scores.
 
@@ -173,7 +173,7 @@ impl Hierarchy<'_> {
         Some(Given { log_weight, coefficients: Moments { mean, covariance }, effects, listed: [centre, variance] })
     }
 
-    /// Whether sites differ along `by`: e itself, or a coefficient, after each site's own effect along e is taken out. `None` where a matrix has no eigenvalues, or all sites together tell nothing.
+    /// Whether sites differ along `by`: e itself, or a coefficient, after each site's own effect along e is taken out. `None` where a matrix has no eigenvalues, or all sites together carry no information.
     #[must_use]
     pub fn test(&self, by: &DVector<f64>) -> Option<Difference> {
         let own: Vec<Site>;
@@ -207,7 +207,7 @@ impl Fit {
     }
 
     /// The interval of the coefficient along `direction` in a site that is not listed, for a level such as 0.9: θ ± t √(Σ + E τ²) with two degrees of freedom less than sites. `None` for two sites,
-    /// which tell nothing of a third one.
+    /// which carry no information of a third one.
     #[must_use]
     pub fn new_site(&self, direction: &DVector<f64>, level: f64) -> Option<[f64; 2]> {
         let degrees = self.effects.len().checked_sub(2).filter(|degrees| *degrees > 0)?;

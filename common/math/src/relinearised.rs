@@ -1,6 +1,6 @@
-//! Looks at a likelihood from points on the way, taken to θ̄ by the model.
+//! Measurements of a likelihood from points on the way, taken to θ̄ by the model.
 //!
-//! Look t released the gradient g̃_t at a public point μ_t, with noise. On the way δ_t = θ̄ − μ_t the curvature changes. By how much follows from the model and the moments of rows: with
+//! Measurement t released the gradient g̃_t at a public point μ_t, with noise. On the way δ_t = θ̄ − μ_t the curvature changes. By how much follows from the model and the moments of rows: with
 //! n rows of mean m and covariance V, and normal predictors z ~ N(mᵀθ, s²), s² = θᵀVθ,
 //!
 //! M(θ) = n[E c (mmᵀ + V) + E c′ (m(Vθ)ᵀ + (Vθ)mᵀ) + E c″ Vθ(Vθ)ᵀ], E c′ = E(cu)/s, E c″ = E(c(u² − 1))/s² (Stein's identity).
@@ -90,9 +90,9 @@ impl Rows {
     }
 }
 
-/// A look at a likelihood.
+/// A measurement of a likelihood.
 #[derive(Debug, Clone, Copy)]
-pub struct Look<'a> {
+pub struct Measurement<'a> {
     /// μ_t.
     pub point: &'a DVector<f64>,
     /// g̃_t.
@@ -101,7 +101,7 @@ pub struct Look<'a> {
     pub weight: f64,
 }
 
-/// Looks that were taken to θ̄.
+/// Measurements that were taken to θ̄.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     /// M(μ_t).
@@ -119,13 +119,13 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Takes looks to `theta`, where the likelihood has the curvature H. `model` is M. `None` without a look, or for numbers that are not finite.
+    /// Takes measurements to `theta`, where the likelihood has the curvature H. `model` is M. `None` without a measurement, or for numbers that are not finite.
     ///
     /// # Panics
     /// Vectors and matrices of different dimensions.
     #[must_use]
     pub fn new(
-        looks: &[Look<'_>],
+        measurements: &[Measurement<'_>],
         theta: &DVector<f64>,
         curvature: &DMatrix<f64>,
         model: impl Fn(&DVector<f64>) -> DMatrix<f64>,
@@ -133,27 +133,27 @@ impl Taken {
         let d = theta.len();
         let there = model(theta);
         let mut all = Self {
-            at_points: Vec::with_capacity(looks.len()),
-            on_path: Vec::with_capacity(looks.len()),
+            at_points: Vec::with_capacity(measurements.len()),
+            on_path: Vec::with_capacity(measurements.len()),
             secant: DMatrix::zeros(d, d),
             pull: DVector::zeros(d),
             of_points: DVector::zeros(d),
             moved: DVector::zeros(d),
         };
-        for look in looks {
-            let way = theta - look.point;
-            let here = model(look.point);
-            let path = WAY.iter().map(|(weight, along)| model(&(look.point + &way * *along)) * *weight).reduce(|a, b| a + b)?;
+        for measurement in measurements {
+            let way = theta - measurement.point;
+            let here = model(measurement.point);
+            let path = WAY.iter().map(|(weight, along)| model(&(measurement.point + &way * *along)) * *weight).reduce(|a, b| a + b)?;
             let secant = without_negative_eigenvalues(curvature + &path - &there)?;
-            let of_point = &secant * look.point;
-            all.pull += (look.gradient + &of_point) * look.weight;
-            all.of_points += of_point * look.weight;
-            all.secant += secant * look.weight;
-            all.moved += (&path - &here) * way * look.weight;
+            let of_point = &secant * measurement.point;
+            all.pull += (measurement.gradient + &of_point) * measurement.weight;
+            all.of_points += of_point * measurement.weight;
+            all.secant += secant * measurement.weight;
+            all.moved += (&path - &here) * way * measurement.weight;
             all.at_points.push(here);
             all.on_path.push(path);
         }
-        (!looks.is_empty() && all.pull.iter().all(|value| value.is_finite())).then_some(all)
+        (!measurements.is_empty() && all.pull.iter().all(|value| value.is_finite())).then_some(all)
     }
 
     /// (¼)² εεᵀ.
@@ -181,7 +181,7 @@ impl Taken {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Look, Rows, Taken};
+    use super::{Measurement, Rows, Taken};
     use crate::expectation::expectation_of_two;
     use nalgebra::{DMatrix, DVector};
 
@@ -224,19 +224,19 @@ mod tests {
 
     /// Exact gradients on the way to a far truth: their secants lead to it, their tangents do not.
     #[test]
-    fn looks_on_the_way_lead_to_where_the_gradient_is_0() {
+    fn measurements_on_the_way_lead_to_where_the_gradient_is_0() {
         let truth = DVector::from_vec(vec![-1.5, 1.4, -1.0]);
         let points: Vec<DVector<f64>> = [0.0, 0.3, 0.6].iter().map(|part| &truth * *part).collect();
         let gradients: Vec<DVector<f64>> = points.iter().map(|point| sums(point, &truth).0).collect();
-        let looks: Vec<Look<'_>> =
-            points.iter().zip(&gradients).map(|(point, gradient)| Look { point, gradient, weight: 1.0 / 3.0 }).collect();
+        let measurements: Vec<Measurement<'_>> =
+            points.iter().zip(&gradients).map(|(point, gradient)| Measurement { point, gradient, weight: 1.0 / 3.0 }).collect();
         let h = rows().curvature(&truth, logistic);
         let model = |theta: &DVector<f64>| rows().curvature(theta, logistic);
-        let taken = Taken::new(&looks, &truth, &h, model).unwrap();
+        let taken = Taken::new(&measurements, &truth, &h, model).unwrap();
         let (mean, precision) = (DVector::zeros(3), DVector::repeat(3, 1e-9));
         let found = taken.mode(&h, &mean, &precision).unwrap();
         assert!((&found - &truth).norm() < 5e-3, "{found}");
-        let linear = Taken::new(&looks, &truth, &h, |_| h.clone()).unwrap().mode(&h, &mean, &precision).unwrap();
+        let linear = Taken::new(&measurements, &truth, &h, |_| h.clone()).unwrap().mode(&h, &mean, &precision).unwrap();
         assert!((linear - &truth).norm() > 0.1);
         // About θ̄ both forms of the likelihood say the same.
         let at = taken.at(&found, h.clone(), h.clone());

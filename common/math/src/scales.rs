@@ -61,9 +61,9 @@ impl Group {
     }
 }
 
-/// What is known of a scale τ where its distribution has no short name: its median and its central intervals.
+/// Summary of the posterior of a scale τ without a named distribution: median and central intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
+pub struct ScaleSummary {
     /// Median.
     pub median: f64,
     /// 5 % and 95 % quantiles.
@@ -72,7 +72,7 @@ pub struct Spread {
     pub central_95: [f64; 2],
 }
 
-impl Spread {
+impl ScaleSummary {
     /// Of a density of ln τ² of which ln p is known at points k·`step` + `origin`; `log_density` has k and ln p up to a constant, in the order of k. Between two neighbours ln p is
     /// the parabola with the mean of their second differences, which is exact for a normal density; where a neighbour is missing, p is 0.
     ///
@@ -156,7 +156,7 @@ pub fn fill(groups: &[Group], scales: &[f64], precision: &mut [f64]) {
 /// What was released of a likelihood, and the prior that it meets.
 #[derive(Debug, Clone)]
 pub struct NoisyScales<'a> {
-    /// P: what the released part says, noise considered, as a precision.
+    /// P: the precision of the released part, with its noise accounted for.
     pub precision: DMatrix<f64>,
     /// p: the same as a first natural parameter.
     pub natural: DVector<f64>,
@@ -187,9 +187,9 @@ impl<'a> NoisyScales<'a> {
     /// # Panics
     /// It is not of this family.
     #[must_use]
-    pub fn new(family: Family, told: &[f64], prior: (&'a [f64], &'a [f64]), groups: &'a [Group]) -> Self {
+    pub fn new(family: Family, noisy: &[f64], prior: (&'a [f64], &'a [f64]), groups: &'a [Group]) -> Self {
         let d = family.dimension();
-        let (natural, precision) = (DVector::from_column_slice(&told[..d]), &told[d..]);
+        let (natural, precision) = (DVector::from_column_slice(&noisy[..d]), &noisy[d..]);
         let (precision, mean_field) = match family {
             Family::FullGaussian { .. } => (unsvec(precision, d), false),
             Family::DiagonalGaussian { .. } => (DMatrix::from_diagonal(&DVector::from_column_slice(precision)), true),
@@ -235,7 +235,7 @@ impl<'a> NoisyScales<'a> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Group, NoisyScales, Spread};
+    use super::{Group, NoisyScales, ScaleSummary};
     use crate::expfam::any::Family;
     use crate::expfam::gaussian::full::svec;
     use crate::noisy_likelihood;
@@ -260,9 +260,9 @@ mod tests {
         let curvature = DMatrix::from_fn(4, 4, |i, j| if i == j { 20.0 } else { 3.0 / (1.0 + i.abs_diff(j) as f64) });
         let family = Family::FullGaussian { dimension: 4 };
         let likelihood = [vec![10.0, -30.0, 25.0, 4.0], svec(&curvature)].concat();
-        let told = noisy_likelihood::full(&vec![0.0; family.len()], &likelihood, &(DMatrix::identity(4, 4) * 8.0)).unwrap();
+        let noisy = noisy_likelihood::full(&vec![0.0; family.len()], &likelihood, &(DMatrix::identity(4, 4) * 8.0)).unwrap();
         let groups = [GROUP];
-        let known = NoisyScales::new(family, &told, (&[0.1, 0.0, 0.0, 0.0], &[1.0; 4]), &groups);
+        let known = NoisyScales::new(family, &noisy, (&[0.1, 0.0, 0.0, 0.0], &[1.0; 4]), &groups);
         let (mut scale, mut last) = (GROUP.start(), f64::NEG_INFINITY);
         for _ in 0..20 {
             let at = known.step(&[scale]).unwrap();
@@ -285,9 +285,9 @@ mod tests {
         let likelihood = [900.0, -800.0, 950.0, 700.0, 20.0, 20.0, 20.0, 20.0];
         let groups = [GROUP];
         let end = |noise: f64| {
-            let told = noisy_likelihood::diagonal(&[0.0; 8], &likelihood, &[noise; 4]);
+            let noisy = noisy_likelihood::diagonal(&[0.0; 8], &likelihood, &[noise; 4]);
             let family = Family::DiagonalGaussian { dimension: 4 };
-            NoisyScales::new(family, &told, (&[0.0; 4], &[1.0; 4]), &groups).fixed_point(&[0.25]).unwrap()
+            NoisyScales::new(family, &noisy, (&[0.0; 4], &[1.0; 4]), &groups).fixed_point(&[0.25]).unwrap()
         };
         let (hidden, seen) = (end(1e12), end(0.0));
         assert!((hidden.scales[0] - 0.25).abs() < 1e-3, "{:?}", hidden.scales);
@@ -310,17 +310,17 @@ mod tests {
     #[test]
     fn quantiles_of_a_grid_are_those_of_its_density() {
         let normal: Vec<(i32, f64)> = (-4..=4).map(|k| (k, 7.0 - 0.5 * f64::from(k * k))).collect();
-        let spread = Spread::of_grid(&normal, 0.5, 1.0);
+        let spread = ScaleSummary::of_grid(&normal, 0.5, 1.0);
         let expected = |z: f64| (0.5 * (1.0 + 0.5 * z)).exp();
         let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 2e-3, "{a} {b}");
         close(spread.median, expected(0.0));
         close(spread.central_90[0], expected(-1.644_854));
         close(spread.central_95[1], expected(1.959_964));
         let two = [(-3, 0.0), (-2, 0.0), (5, 0.0), (6, 0.0), (7, 0.0)];
-        let spread = Spread::of_grid(&two, 1.0, 0.0);
+        let spread = ScaleSummary::of_grid(&two, 1.0, 0.0);
         close(spread.median, (0.5 * 5.5_f64).exp());
         close(spread.central_90[0], (0.5 * -2.85_f64).exp());
-        assert!((Spread::of_grid(&[(2, 3.0)], 0.5, 0.0).median - 0.5_f64.exp()).abs() < 1e-12);
+        assert!((ScaleSummary::of_grid(&[(2, 3.0)], 0.5, 0.0).median - 0.5_f64.exp()).abs() < 1e-12);
     }
 
     #[test]

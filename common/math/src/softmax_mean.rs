@@ -1,5 +1,5 @@
 //! E softmax(η) for jointly normal predictors η ~ N(a, S) of all classes but the reference, whose predictor is 0: the mean over fixed points, so that the same
-//! posterior gives everybody the same probabilities.
+//! posterior gives everyone the same probabilities.
 //!
 //! The points are z_n = Φ⁻¹(frac(½ + nα)), n = 1..1024, α_j = φ^(−j) with φ the root above 1 of x^(P+1) = x + 1, and −z_n; η = a + Lz with S = LLᵀ. They fill the
 //! space evenly (Roberts 2018), and odd moments are exact. Against 65,536 points of Sobol's sequence probabilities of three classes are within 8e-4, of five

@@ -1,4 +1,4 @@
-//! Public numbers at which inference starts: a function of a public seed, the same for everybody. They protect nothing.
+//! Public numbers at which inference starts: a function of a public seed, the same for everyone. They protect nothing.
 
 /// The next uniform number on [0, 1) of the sequence whose state this is (splitmix64).
 pub fn uniform(state: &mut u64) -> f64 {

@@ -4,9 +4,8 @@
 //!
 //! S(δ) = H + N + E(δδᵀ),
 //!
-//! where H is that of the records' own scores, N that of the gradient's noise, and E that of the errors of H on δ ([`error`]). The last term depends on θ, so
-//! that the size of the residual tells something too: a large distance from μ with errors of H on it would leave a large residual.
-//! [`UncertainCurvature::mode`] looks for the maximum of
+//! where H is that of the records' own scores, N that of the gradient's noise, and E that of the errors of H on δ ([`error`]). E grows with the distance from μ,
+//! so the size of the residual carries information on θ as well. [`UncertainCurvature::mode`] maximises
 //!
 //! ℓ(θ) = −½ rᵀS⁻¹r − ½ log det S − ½ (θ − m0)ᵀΛ0(θ − m0).
 //!
@@ -72,17 +71,17 @@ pub struct UncertainCurvature<'a> {
     pub prior_precision: &'a DVector<f64>,
 }
 
-/// A θ, and how well it goes with what is known.
+/// A θ with its log density.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// θ.
     pub theta: DVector<f64>,
-    /// ℓ there. With ½ log det Λ0 and without ½ log det of the [`precision`](UncertainCurvature::precision) it is the logarithm of what was released's density under this
-    /// prior, by Laplace's method and up to a constant.
+    /// ℓ(θ). Plus ½ log det Λ0, minus ½ log det of the [`precision`](UncertainCurvature::precision), it is Laplace's approximation of the log marginal likelihood
+    /// of the released values under this prior, up to a constant.
     pub value: f64,
 }
 
-/// ℓ at a θ, with what a step from there needs.
+/// ℓ at a θ, with the factor that the next step uses.
 struct At {
     theta: DVector<f64>,
     value: f64,
@@ -97,7 +96,7 @@ impl UncertainCurvature<'_> {
         self.curvature + self.noise + error(self.variances, &(&distance * distance.transpose()))
     }
 
-    /// Λ0 + H S⁻¹ H for an S: what the residual alone tells, with its covariance known.
+    /// Λ0 + H S⁻¹ H for a given S: the precision if the covariance of the residual were known.
     ///
     /// `None` where S is not positive definite.
     #[must_use]
@@ -122,8 +121,8 @@ impl UncertainCurvature<'_> {
     #[must_use]
     pub fn gaussian(&self, near: &DVector<f64>) -> Option<Found> {
         let factor = Cholesky::new(self.covariance(near))?;
-        let told = self.curvature * factor.solve(&(self.gradient + self.curvature * self.reference));
-        let theta = Cholesky::new(self.precision_by(&factor))?.solve(&(told + self.prior_mean.component_mul(self.prior_precision)));
+        let weighted = self.curvature * factor.solve(&(self.gradient + self.curvature * self.reference));
+        let theta = Cholesky::new(self.precision_by(&factor))?.solve(&(weighted + self.prior_mean.component_mul(self.prior_precision)));
         let value = self.value(&theta, &factor);
         Some(Found { theta, value })
     }

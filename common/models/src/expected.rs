@@ -1,13 +1,14 @@
-//! What the model expects of gradients where the curvature changes between their points μ and θ.
+//! Expected gradient and its variance at a point μ if the truth is θ, for models whose curvature changes between the two.
 //!
 //! A record with features x and weight ω (of its gradient at μ) adds ω r̄ x to the gradient, with r̄(η; η′) the residual at η = xᵀμ of the label that is expected at η′ = xᵀθ, while the curvature
-//! that was released at μ has ωc at xᵀμ. A probit's c falls from 0.64 at a predictor of 0 to 0.13 at 2: looks on the way to θ, taken with their own curvature, stop short of it. And records near
+//! that was released at μ has ωc at xᵀμ. A probit's c falls from 0.64 at a predictor of 0 to 0.13 at 2: measurements on the way to θ, taken with their own curvature, stop short of it. And records near
 //! xᵀθ = 0 are heavy, among which numbers are correlated though they are not among all. With D = r₁ − r₀ the residuals of the two labels at η, and p the chance of label 1 at η′,
 //!
 //! * a gradient is E ω r̄ x a record,
 //! * the released curvature E ωc xxᵀ,
-//! * what the gradient changes by with θ J = E ωD p′ xxᵀ,
-//! * what it varies by from draw to draw of the labels S = E (ωD)² p(1 − p) xxᵀ, and of several looks with weights w, whose Σ w ωD has at most the square Σ w (ωD)², the mean at most.
+//! * the derivative of the gradient by θ is J = E ωD p′ xxᵀ,
+//! * its variance over the draw of the labels is S = E (ωD)² p(1 − p) xxᵀ; for several measurements with weights w it is at most the weighted mean, since
+//!   (Σ w ωD)² ≤ Σ w (ωD)².
 //!
 //! Rows are taken for normal given the two predictors. Their moments follow from the diagonal of H and the schema, in which records are weighted by c; whoever asks takes c out. A residual
 //! has to be linear in the label, as that of two classes always is. Source: this project; with J it is a Gauss–Newton step.
@@ -18,7 +19,7 @@ use crate::ModelSpec;
 use crate::predictor::{Predictor, Statistics};
 use dp_pvi_math::expectation::{expectation, expectation_of_two};
 
-/// Expectations a record, over the looks of a run by their weights.
+/// Expectations a record, over the measurements of a run by their weights.
 #[derive(Debug)]
 pub struct Expected {
     /// Of the gradient.
@@ -29,7 +30,7 @@ pub struct Expected {
     pub tangent: DMatrix<f64>,
     /// S.
     pub scores: DMatrix<f64>,
-    /// The trace of every look's curvature, over that of all.
+    /// The trace of every measurement's curvature, over that of all.
     pub proportions: Vec<f64>,
 }
 
@@ -77,9 +78,9 @@ impl Expected {
                 let difference = one.residual - zero.residual;
                 let label = -zero.residual / difference;
                 let slope = (zero.curvature * one.residual - one.curvature * zero.residual) / (difference * difference);
-                let at_look = with_labels(here);
-                let weight = (rows.weight)(at_look);
-                let [zero, one] = at_look;
+                let at_measurement = with_labels(here);
+                let weight = (rows.weight)(at_measurement);
+                let [zero, one] = at_measurement;
                 let difference = weight * (one.residual - zero.residual);
                 let curvature = weight * (zero.curvature + label * (one.curvature - zero.curvature));
                 let residual = weight * zero.residual + label * difference;
@@ -186,7 +187,7 @@ mod tests {
 
     /// By sums over rows (a, b, 1) of two normal numbers that are correlated and off their centre.
     #[test]
-    fn looks_have_the_expectations_of_their_records() {
+    fn measurements_have_the_expectations_of_their_records() {
         let model = ProbitRegression {};
         let (means, spread) = ([0.3, -0.2], [1.0, 0.4, 0.8]);
         let moments = {
@@ -227,9 +228,9 @@ mod tests {
         assert!(got.tangent[(0, 1)] > 1.2 * got.tangent[(0, 0)] * moments[(0, 1)] / moments[(0, 0)]);
     }
 
-    /// Where a look has arrived its gradient is 0 and changes by its curvature, by which it varies too; a weight ω adds ω and ω².
+    /// Where a measurement has converged its gradient is 0 and changes by its curvature, by which it varies too; a weight ω adds ω and ω².
     #[test]
-    fn looks_that_have_arrived_have_their_own_curvature() {
+    fn measurements_that_have_arrived_have_their_own_curvature() {
         let end = DVector::from_vec(vec![0.8, -0.3]);
         let moments = DMatrix::identity(2, 2);
         let rows = Rows { moments: &moments, intercept: 1, weight: &|_| 0.5 };

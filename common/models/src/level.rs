@@ -1,8 +1,8 @@
-//! How many records a level of a category has, and how many ones among them, from noised looks at a likelihood of two classes; and what that says of their predictor.
+//! Estimates the number of a level's records and of its ones from noisy measurements of a likelihood of two classes, and the likelihood of its predictor given them.
 //!
-//! With r₀ and r₁ the residuals of the two labels at the predictor m_t of the level at look t, D = r₁ − r₀, p = −r₀/D the chance of a one there, c the expected curvature, and ω the weight of a record,
+//! With r₀ and r₁ the residuals of the two labels at the predictor m_t of the level at measurement t, D = r₁ − r₀, p = −r₀/D the chance of a one there, c the expected curvature, and ω the weight of a record,
 //!
-//! g_j/D = ω (Y − N p(m_t)), H_jj = ω N c(m_t), each with its noise: N and Y by least squares. All are expectations over what a look is one of, and over the rows of the level.
+//! g_j/D = ω (Y − N p(m_t)), H_jj = ω N c(m_t), each with its noise: N and Y by least squares. All are expectations over q_t and over the rows of the level.
 //!
 //! Given the true predictor m of the level, Y is the sum of N labels: Poisson of the rarer label where few are expected, else about normal. With N unknown and flat, the density of
 //! what was found is that of Y − N p(m) plus the noise that this combination has. Source: this project; a density that is multiplied in and brought back to a Gaussian is a step of
@@ -13,7 +13,7 @@ use nalgebra::{Matrix2, Vector2};
 use crate::expected::expected_curvature;
 use crate::predictor::{Predictor, Statistics};
 
-/// Error of a chance, or of a curvature, that the model gives for the records of a level, relative to what is left of it and to what it has changed by: predictors are not normal, and their moments are guessed.
+/// Relative error of a probability or curvature that the model predicts for the records of a level: predictors are not normal, and their moments are estimates.
 const BY_MODEL: f64 = 0.5;
 
 /// How many standard deviations N has to be above 0: where that is by chance, N is too large.
@@ -32,9 +32,9 @@ const POINTS: i32 = 150;
 const FINE: f64 = 5.0;
 const SEARCHES: usize = 8;
 
-/// One look at a level.
+/// One measurement of a level.
 #[derive(Debug, Clone, Copy)]
-pub struct LevelLook {
+pub struct LevelMeasurement {
     /// Mean and variance of the predictors of the level's records.
     pub predictor: (f64, f64),
     /// What was released of the gradient in the level's coordinate, and the variance of its noise.
@@ -67,31 +67,34 @@ impl At {
 }
 
 impl Counts {
-    /// From the looks of a run, in which a record that adds this with either label has the weight ω. `None` where N is not seen, or the model is not one of two classes.
-    pub fn new(model: &dyn Predictor, looks: &[LevelLook], weight: &dyn Fn([Statistics; 2]) -> f64) -> Option<Self> {
-        let ats: Vec<At> = looks.iter().map(|look| At::new(model, look.predictor.0, look.predictor.1)).collect::<Option<_>>()?;
+    /// From the measurements of a run, in which a record that adds this with either label has the weight ω. `None` where N is not seen, or the model is not one of two classes.
+    pub fn new(model: &dyn Predictor, measurements: &[LevelMeasurement], weight: &dyn Fn([Statistics; 2]) -> f64) -> Option<Self> {
+        let ats: Vec<At> = measurements
+            .iter()
+            .map(|measurement| At::new(model, measurement.predictor.0, measurement.predictor.1))
+            .collect::<Option<_>>()?;
         let start = ats.first()?.chance;
         #[allow(clippy::cast_precision_loss, reason = "a number of rounds")]
-        let shared = BY_MODEL * BY_MODEL * looks.len() as f64;
+        let shared = BY_MODEL * BY_MODEL * measurements.len() as f64;
         let mut found: Option<Self> = None;
         for _ in 0..PASSES {
             let size = found.as_ref().map_or(0.0, |counts| counts.mean[0]);
-            let (mut information, mut told) = (Matrix2::zeros(), Vector2::zeros());
-            let mut tell = |row: Vector2<f64>, value: f64, variance: f64| {
+            let (mut information, mut natural) = (Matrix2::zeros(), Vector2::zeros());
+            let mut add = |row: Vector2<f64>, value: f64, variance: f64| {
                 information += row * row.transpose() / variance;
-                told += row * (value / variance);
+                natural += row * (value / variance);
             };
-            for (look, at) in looks.iter().zip(&ats) {
+            for (measurement, at) in measurements.iter().zip(&ats) {
                 let weight = weight(at.labels);
                 let unsure = at.chance.min(1.0 - at.chance).min((at.chance - start).abs());
                 let expected = weight * expected_curvature(at.labels[0], at.labels[1]);
-                // The model is wrong in the same way in all looks: many of them do not make this smaller.
-                let of_gradient = look.gradient.1 / (at.difference * at.difference) + shared * (size * weight * unsure).powi(2);
-                tell(Vector2::new(-at.chance, 1.0) * weight, look.gradient.0 / at.difference, of_gradient);
-                tell(Vector2::new(expected, 0.0), look.curvature.0, look.curvature.1 + shared * (size * expected).powi(2));
+                // The model is wrong in the same way in all measurements: many of them do not make this smaller.
+                let of_gradient = measurement.gradient.1 / (at.difference * at.difference) + shared * (size * weight * unsure).powi(2);
+                add(Vector2::new(-at.chance, 1.0) * weight, measurement.gradient.0 / at.difference, of_gradient);
+                add(Vector2::new(expected, 0.0), measurement.curvature.0, measurement.curvature.1 + shared * (size * expected).powi(2));
             }
             let covariance = information.try_inverse()?;
-            found = Some(Self { mean: covariance * told, covariance });
+            found = Some(Self { mean: covariance * natural, covariance });
         }
         found.filter(|counts| counts.mean[0] > SEEN * counts.covariance[(0, 0)].sqrt())
     }

@@ -1,9 +1,9 @@
-//! Models: one room for every likelihood, with its options in a task, its public mathematics and what it offers to methods.
+//! Models: one module for every likelihood, with its options in a task, its public mathematics and what it offers to methods.
 //!
 //! [`effects`] reads the coefficients of any model that has some, in the units that people use.
 //!
-//! To add a model, write a room here and its line in the registry. A model may also stand in a crate of its own, which calls [`register`] before it reads
-//! a task. Where it says its [`Likelihood`](likelihood::Likelihood), `dp-pvi-inference` works on its records; where it sums them by itself, it has a room of the
+//! To add a model, write a module here and its line in the registry. A model may also be in a crate of its own, which calls [`register`] before it reads
+//! a task. Where it says its [`Likelihood`](likelihood::Likelihood), `dp-pvi-inference` works on its records; where it sums them by itself, it has a module of the
 //! same name there.
 
 pub mod bounds;

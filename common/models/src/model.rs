@@ -1,4 +1,4 @@
-//! A model as a task holds it: a name and options, of a room that this file does not know.
+//! A model as a task holds it: a name and options, of a module that this file does not know.
 
 use std::any::Any;
 use std::fmt::{Debug, Display, Formatter};
@@ -20,7 +20,7 @@ pub const MODEL_KEYS: &[&str] =
 
 /// A model: its options in a resolved task, where every number is explicit, and what they say by [`ModelRules`].
 ///
-/// In a document they stand beside `family`, in the order in which the type's `Serialize` writes them. The type refuses keys that it does not know
+/// In a document they are beside `family`, in the order in which the type's `Serialize` writes them. The type refuses keys that it does not know
 /// (`#[serde(deny_unknown_fields)]`).
 pub trait ModelOptions: ModelRules + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Its name in `task.toml` and in a document.
@@ -31,13 +31,13 @@ pub trait ModelOptions: ModelRules + Debug + PartialEq + Serialize + Deserialize
 
     /// What a person writes beside `family` in `task.toml`: the options, of which those with a default may be missing. Where there is no default, the
     /// options themselves.
-    type Written: DeserializeOwned;
+    type Raw: DeserializeOwned;
 
     /// The options with every number explicit.
     ///
     /// # Errors
     /// An option without a default is missing.
-    fn explicit(written: Self::Written) -> Result<Self, TaskError>;
+    fn explicit(written: Self::Raw) -> Result<Self, TaskError>;
 }
 
 /// A likelihood with its options.
@@ -94,13 +94,13 @@ impl ModelSpec {
         self.0.rules()
     }
 
-    /// The options, if they are of this type. For the private half of a model that sums records by itself; everybody else asks [`Self::rules`].
+    /// The options, if they are of this type. For the private half of a model that sums records by itself; everyone else asks [`Self::rules`].
     #[must_use]
     pub fn options<T: ModelOptions>(&self) -> Option<&T> {
         self.0.any().downcast_ref()
     }
 
-    /// Means at which the first fit over rows of `features` columns starts, where not at the prior's: the same for everybody.
+    /// Means at which the first fit over rows of `features` columns starts, where not at the prior's: the same for everyone.
     #[must_use]
     pub fn fit_start(&self, features: u32) -> Option<Vec<f64>> {
         self.rules().fit_start(features)
@@ -144,7 +144,7 @@ impl<'de> Deserialize<'de> for ModelSpec {
     }
 }
 
-/// What stands beside the family, in the document's order.
+/// What is beside the family, in the document's order.
 type Fields = Vec<(String, Value)>;
 
 /// Reads a model's document; the family may stand anywhere in it.
@@ -179,7 +179,7 @@ pub struct ModelEntry {
     help: &'static str,
     /// From what a person wrote to the options.
     resolve: fn(&toml::Table) -> Result<ModelSpec, TaskError>,
-    /// From what stands in a document to the options.
+    /// From what is in a document to the options.
     read: fn(Fields) -> Result<ModelSpec, serde_json::Error>,
 }
 

@@ -47,7 +47,7 @@ impl Parameters {
     }
 
     /// The coefficients of a row between parameters of the model's own. Where `intercept` is false, the intercept of a formula counts for the coding of
-    /// factors and is then left out of the rows: something of the model's own stands in its place.
+    /// factors and is then left out of the rows: something of the model's own is in its place.
     #[must_use]
     pub fn between(before: Vec<OwnParameter>, features: u32, after: Vec<OwnParameter>, intercept: bool) -> Self {
         Self(Form::Rows { features, before, after, intercept })

@@ -1,4 +1,4 @@
-//! Likelihoods of a linear predictor xᵀθ. Mathematics of a number, its uncertainty and a target, whoever's they are: sites evaluate it on records, a forecast on
+//! Likelihoods of a linear predictor xᵀθ. Mathematics of a number, its uncertainty and a target, whatever their origin: sites evaluate it on records, a forecast on
 //! rows that are drawn from public values.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub trait Predictor: OfMany + Send + Sync {
         Lanes::One
     }
 
-    /// Weight of xxᵀ in a sum that shall be above the sum of all curvatures whatever the predictors are: `bound`, or less where the target tells. `bound` is that
+    /// Weight of xxᵀ in a sum that shall be above the sum of all curvatures whatever the predictors are: `bound`, or less if the target implies it. `bound` is that
     /// of every curvature.
     fn largest_curvature(&self, bound: f64, target: f64) -> f64 {
         let _ = target;
@@ -53,7 +53,7 @@ pub trait Predictor: OfMany + Send + Sync {
         false
     }
 
-    /// About how many exponentials or the like one evaluation takes: who has a choice evaluates a dear one less often.
+    /// Cost of an evaluation, in exponentials: callers with a choice evaluate an expensive one less often.
     fn cost(&self) -> u32 {
         1
     }

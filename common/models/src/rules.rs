@@ -163,7 +163,7 @@ impl dyn ModelRules + '_ {
         self.parameters(schema.dimension()).classes(schema)
     }
 
-    /// Parameters of the model's own that stand before the coefficients of a row.
+    /// Parameters of the model's own that are before the coefficients of a row.
     #[must_use]
     pub fn own_before_rows(&self) -> u32 {
         self.parameters(1).before_rows()

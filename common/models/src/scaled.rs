@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use nalgebra::{Cholesky, DMatrix, DVector};
 
 use crate::spec::Prior;
-use dp_pvi_math::scales::{Group, Spread, inverse_gamma_quantile};
+use dp_pvi_math::scales::{Group, ScaleSummary, inverse_gamma_quantile};
 use dp_pvi_math::uncertain_curvature::{Found, UncertainCurvature};
 
 /// Steps of a grid in standard deviations that ln τ² has where its group's coefficients are known.
@@ -40,7 +40,7 @@ enum Grids {
     Never,
 }
 
-/// Larger scales than this quantile of the prior's are left out, unless the looks say so: the prior's tail alone has no mean.
+/// Larger scales than this quantile of the prior's are left out, unless the measurements say so: the prior's tail alone has no mean.
 const FURTHEST: f64 = 0.99;
 
 /// Steps between points at which a second maximum is looked for, as a distance in ln τ².
@@ -88,7 +88,7 @@ pub struct Scaled<'a> {
     prior_mean: DVector<f64>,
     /// τ² of every group: e to the mean of its logarithm.
     scales: Vec<f64>,
-    /// τ² of every group where the coefficients are as the looks have them.
+    /// τ² of every group where the coefficients are as the measurements have them.
     looked: Vec<f64>,
     /// One for each group whose scale is learned, with the group's number.
     grids: Vec<(usize, Grid)>,
@@ -265,13 +265,13 @@ impl<'a> Scaled<'a> {
     }
 
     /// What is known of every group's τ; `None` where it has no grid.
-    pub fn spreads(&self) -> Vec<Option<Spread>> {
+    pub fn scale_summaries(&self) -> Vec<Option<ScaleSummary>> {
         let mut spreads = vec![None; self.prior.groups.len()];
         if self.fixed.is_none() {
             for (number, grid) in self.grids.iter().filter(|(_, grid)| !grid.is_empty()) {
                 let group = &self.prior.groups[*number];
                 let log_density: Vec<(i32, f64)> = grid.iter().map(|(k, point)| (*k, point.log_weight)).collect();
-                spreads[*number] = Some(Spread::of_grid(&log_density, step(group), group.start().ln()));
+                spreads[*number] = Some(ScaleSummary::of_grid(&log_density, step(group), group.start().ln()));
             }
         }
         spreads

@@ -1,8 +1,8 @@
-//! Public numbers at which inference starts: a function of a public seed, the same for everybody. They protect nothing.
+//! Public numbers at which inference starts: a function of a public seed, the same for everyone. They protect nothing.
 
 use dp_pvi_names::Hash;
 
-/// A standard normal number that everybody can compute: Box and Muller's transform of a hash.
+/// A standard normal number that everyone can compute: Box and Muller's transform of a hash.
 #[must_use]
 pub fn standard_normal(seed: u64, position: u64) -> f64 {
     let Hash(bytes) = Hash::of("dp-pvi initial weight v1", &[&seed.to_le_bytes(), &position.to_le_bytes()]);

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Instant;
 
-use crate::worlds::sites::{Cells, Differences, Federation, Labels};
+use crate::synthetic::sites::{Cells, Differences, Federation, Labels};
 use dp_pvi_results::agreement::Verdict;
 
 /// Twice what the test allows.

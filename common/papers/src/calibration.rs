@@ -9,7 +9,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use crate::worlds::federation::{Counts, Features, Likelihood, Problem, Random};
+use crate::synthetic::federation::{Counts, Features, Likelihood, Problem, Random};
 
 const LIKELIHOODS: [Likelihood; 4] = [Likelihood::Logistic, Likelihood::Linear, Likelihood::Poisson, Likelihood::Probit];
 const EPSILONS: [f64; 4] = [0.3, 1.0, 4.0, 20.0];

@@ -18,7 +18,7 @@ use dp_pvi_inference::models;
 use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_math::quadrature::log_sigmoid_expectation;
 use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, ScheduleSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
@@ -163,7 +163,7 @@ impl Federation {
                     sum.resize(message.len(), 0.0);
                     sum.iter_mut().zip(&message).for_each(|(s, m)| *s += m);
                 }
-                state = rule.apply(&state, &Arrived { visit, sites: count, sum: &sum }).state;
+                state = rule.apply(&state, &VisitSum { visit, sites: count, sum: &sum }).state;
             }
         }
         let posterior = task.posterior(&state).to_vec();

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 #![allow(clippy::disallowed_methods, reason = "an experiment on invented records prints its table")]
 
-use crate::worlds::curves::{CURVES, Federation, Outcome};
+use crate::synthetic::curves::{CURVES, Federation, Outcome};
 
 const FORMULA: &str = "y ~ s(age) + s(x, k = 6) + sex * ward";
 const TWENTY: &str = "schedule = \"synchronous\"\nrounds = 20\nupdate = \"natural-gradient\"";

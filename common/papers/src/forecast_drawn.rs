@@ -11,9 +11,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use crate::worlds::federation::{Features, Likelihood, Problem, federate};
-use crate::worlds::forecasts::{Outcome, Tallies, Tally, write_section};
-use dp_pvi_posterior::methods::rehearsal::NotForecast;
+use crate::synthetic::federation::{Features, Likelihood, Problem, federate};
+use crate::synthetic::forecasts::{Outcome, Tallies, Tally, write_section};
+use dp_pvi_posterior::methods::prior_predictive::NotForecast;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_records::{RecordTable, RecordView};
 use dp_pvi_results::forecast::{Effort, Forecast, forecast};

@@ -11,9 +11,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::worlds::federation::federate;
-use crate::worlds::forecasts::{Outcome, Tallies, Tally, write_section};
-use crate::worlds::sets::{full_coding, load, sets, split};
+use crate::synthetic::federation::federate;
+use crate::synthetic::forecasts::{Outcome, Tallies, Tally, write_section};
+use crate::synthetic::sets::{full_coding, load, sets, split};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_records::RecordView;

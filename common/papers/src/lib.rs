@@ -23,4 +23,4 @@ pub mod reproduce;
 pub mod rounds;
 pub mod site_effects;
 pub mod survival;
-mod worlds;
+mod synthetic;

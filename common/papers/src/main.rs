@@ -50,7 +50,7 @@ enum Command {
         #[arg(short, long)]
         quiet: bool,
     },
-    /// Runs an experiment of the guide. Its arguments stand at the top of common/papers/src/NAME.rs.
+    /// Runs an experiment of the guide. Its arguments are at the top of common/papers/src/NAME.rs.
     #[command(name = "run")]
     Run {
         /// Which one.

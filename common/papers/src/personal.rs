@@ -1,5 +1,5 @@
 //! Personal posteriors where sites differ: UCI Adult and the diabetes records, each shared out by a column, ε = 1. For every site predictions of its own
-//! held-out records: with the posterior of all, with its personal one (also without a spread between sites), and with what its own records say alone.
+//! held-out records: with the posterior of all, with its personal one (also without heterogeneity between sites), and with what its own records say alone.
 //!
 //! `cargo run --release -p dp-pvi-papers -- run personal DATA_DIR [SPLITS [FILE DATE]]` prints the tables, and writes the page of the guide. Every
 //! split is another division into training and held-out records, with noise of its own: there are several in order to measure, not to choose.
@@ -18,10 +18,10 @@ use dp_pvi_data::{Public, load_public, select_public};
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::models;
 use dp_pvi_inference::personal::others::Released;
-use dp_pvi_inference::personal::{Known, Spread, fit, of_table};
+use dp_pvi_inference::personal::{Heterogeneity, Known, fit, of_table};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, Contribution, History, OwnNoise};
 use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Trust};
@@ -65,7 +65,7 @@ struct Site {
     held_out: Public<RecordTable>,
 }
 
-/// Held-out log-likelihood a record: posterior of all, personal, own records alone, personal without a spread between sites.
+/// Held-out log-likelihood a record: posterior of all, personal, own records alone, personal without heterogeneity between sites.
 type Row = [f64; 4];
 
 /// A site over all splits.
@@ -179,12 +179,12 @@ fn page(date: &str, splits: u64, summary: &str, tables: &str) -> String {
         "# Personal posteriors\n\n\
          *Made on {date} by `cargo run --release -p dp-pvi-papers -- run personal DATA_DIR {splits} FILE {date}`.*\n\n\
          Sites that differ, ε = 1: does a site predict its own patients better with its \
-         [personal posterior](../site.md#for-your-own-eyes-the-personal-posterior) than with the posterior of all, and than with its own records alone?\n\n\
+         [personal posterior](../site.md#the-personal-posterior-for-the-site-alone) than with the posterior of all, and than with its own records alone?\n\n\
          UCI Adult and diabetes data, shared out by a column: a site for each of its levels with at least {SMALLEST} training units. Natural gradients with full covariance, \
          {ROUNDS} rounds. Figures are the held-out log-likelihood a record, means over {splits} divisions of each site into training (four fifths) and held-out units, each \
          with noise of its own. One division alone cannot tell posteriors of a site apart: their difference is smaller than what its held-out records make of it.\n\n\
          *Clearly* better or worse is a difference of more than twice its standard error over divisions. Where a site is neither, these data do not tell. The standard \
-         error is a little too small, because divisions share records. *Personal* is `personalise --spread learned`. *Exactly q/t_k* is the personal posterior without a spread, the default, for which all sites are samples of one model.\n\n\
+         error is a little too small, because divisions share records. *Personal* is `personalise --heterogeneity learned`. *Exactly q/t_k* is the personal posterior without heterogeneity, the default, for which all sites are samples of one model.\n\n\
          | split | sites | better than all | better than alone | better than both | clearly better than alone | clearly worse than alone | better than both, exactly q/t_k |\n\
          |---|---|---|---|---|---|---|---|\n{summary}\n\
          ## Every site\n\n{}\n",
@@ -293,7 +293,7 @@ fn federation(task: &ResolvedTask, trust: Trust, sites: &[Site], seed: u64) -> R
                 sent[number].push(Some(message));
             }
         }
-        state = rule.apply(&state, &Arrived { visit, sites: u32::try_from(sites.len())?, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit, sites: u32::try_from(sites.len())?, sum: &sum }).state;
         let included = (0..sites.len()).collect();
         history.rounds.push(ClosedRound { visit, included, state: state.clone(), correction: None });
     }
@@ -307,11 +307,12 @@ fn federation(task: &ResolvedTask, trust: Trust, sites: &[Site], seed: u64) -> R
         let released = Released::Sums(history.clone(), Contribution { site: number, sums, noise: OwnNoise::Goes });
         // Behind a summer a site knows no sum of its own.
         let released = &released;
-        let personal =
-            |spread| of_table(&Known { task: &seen, plain: task.posterior(&state), released, spread, scale: None }, &site.training);
+        let personal = |heterogeneity| {
+            of_table(&Known { task: &seen, plain: task.posterior(&state), released, heterogeneity, scale: None }, &site.training)
+        };
         let (alone, _) = fit(model.as_ref(), &site.training, family, &prior, &prior[family.dimension()..]).ok_or("no optimum")?;
         let of = |natural: &[f64]| Predictor::new(&task.model, family, natural).map(|predictor| held_out(&predictor, site));
-        let (learned, exact) = (personal(Spread::Learned)?, personal(Spread::None)?);
+        let (learned, exact) = (personal(Heterogeneity::Learned)?, personal(Heterogeneity::None)?);
         rows.push([of(&all)?, of(&learned.natural)?, of(alone.natural())?, of(&exact.natural)?]);
     }
     Ok(rows)

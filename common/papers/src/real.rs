@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::worlds::federation::federate;
-use crate::worlds::sets::{Set, load, sets, split};
+use crate::synthetic::federation::federate;
+use crate::synthetic::sets::{Set, load, sets, split};
 use dp_pvi_inference::models::from_spec;
 use dp_pvi_inference::personal::fit;
 use dp_pvi_math::expfam::any::{Family, Gaussian};

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use crate::worlds::federation::{Counts, Features, Likelihood, Problem, Replication};
+use crate::synthetic::federation::{Counts, Features, Likelihood, Problem, Replication};
 use dp_pvi_math::expfam::any::Gaussian;
 
 const ROUNDS: [u32; 8] = [4, 6, 8, 10, 15, 20, 30, 40];

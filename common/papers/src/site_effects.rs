@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss, clippy::cast_possible_truncation)]
 #![allow(clippy::disallowed_methods, reason = "an experiment on invented records prints its table")]
 
-use crate::worlds::federation::{Random, federate};
+use crate::synthetic::federation::{Random, federate};
 use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_models::effects::scales;
 use dp_pvi_posterior::methods::noise_aware::Posterior;

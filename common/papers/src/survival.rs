@@ -9,7 +9,7 @@
 
 use std::fmt::Write;
 
-use crate::worlds::federation::{Random, federate};
+use crate::synthetic::federation::{Random, federate};
 use dp_pvi_inference::models::from_spec;
 use dp_pvi_math::expfam::any::{Gaussian, Standard};
 use dp_pvi_models::prediction::Level;

@@ -14,7 +14,7 @@ pub fn is_known(task: &ResolvedTask) -> Result<(), Absent> {
     if task.schedule.staleness().is_some() { Err(Absent::Late) } else { Ok(()) }
 }
 
-/// Whether the states between the rounds of a run tell something of its intervals: its noise, or without noise whether it has settled.
+/// Whether the states between rounds determine the intervals: through the noise, or, without noise, through whether the run has settled.
 #[must_use]
 pub fn states_tell(task: &ResolvedTask) -> bool {
     match is_known(task) {

@@ -1,7 +1,7 @@
 //! What a mechanism leaks at least, found by attacking it: a lower bound to hold beside the accountant's upper bound.
 //!
-//! The real release function runs many times in two neighbouring worlds (a canary of the largest norm, and its opposite). A number is
-//! computed from what each run released, the *score*, and a threshold on it accuses one of the worlds. Clopper & Pearson's (1934) exact
+//! The real release function runs many times in two neighbouring data sets (a canary of the largest norm, and its opposite). A number is
+//! computed from what each run released, the *score*, and a threshold on it accuses one of the neighbours. Clopper & Pearson's (1934) exact
 //! intervals bound the test's two rates with a stated confidence, and the rates bound the mechanism:
 //!
 //! * (ε, δ): a test with false-alarm rate ≤ p and power ≥ q refutes every ε below ln((q − δ)/p) (Kairouz, Oh & Viswanath 2015);
@@ -27,16 +27,16 @@ pub struct Audited {
     pub mu: f64,
     /// ε at the given δ of a Gaussian mechanism with this μ: the bound to compare where μ-GDP is claimed.
     pub gaussian_epsilon: Epsilon,
-    /// Runs of each world that the bounds rest on.
+    /// Runs of each data set that the bounds rest on.
     pub runs: usize,
 }
 
 /// Why nothing can be said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an audit needs at least 20 runs of each world, all of one length, with finite numbers")]
+#[error("an audit needs at least 20 runs of each data set, all of one length, with finite numbers")]
 pub struct TooLittle;
 
-/// Lower bounds from the releases of two neighbouring worlds, one vector for every run: both hold together with probability at least
+/// Lower bounds from the releases of two neighbouring data sets, one vector for every run: both hold together with probability at least
 /// `1 − error` over the runs. A linear score is fitted on one half of the runs, and its thresholds are chosen there.
 ///
 /// # Errors
@@ -75,15 +75,15 @@ impl ErrorRate {
         (rate > 0.0 && rate < 1.0).then_some(Self(rate))
     }
 
-    /// This much divided by a number of looks, so that all of them are right together (Bonferroni).
+    /// This much divided by a number of comparisons, so that all of them are right together (Bonferroni).
     #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a number of looks")]
-    pub fn shared_by(self, looks: usize) -> Self {
-        Self(self.0 / looks.max(1) as f64)
+    #[allow(clippy::cast_precision_loss, reason = "a number of comparisons")]
+    pub fn shared_by(self, comparisons: usize) -> Self {
+        Self(self.0 / comparisons.max(1) as f64)
     }
 }
 
-/// Scores of the runs of one world, ascending.
+/// Scores of the runs of one data set, ascending.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores(Vec<f64>);
 
@@ -105,7 +105,7 @@ impl Scores {
 /// Bounds on the two rates of a test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// It accuses the wrong world at most so often.
+    /// It accuses the wrong data set at most so often.
     pub false_alarm: f64,
     /// It accuses the right one at least so often.
     pub power: f64,
@@ -132,7 +132,7 @@ impl Rates {
     }
 }
 
-/// A test: which world is accused on which side of a score.
+/// A test: which data set is accused on which side of a score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Test {
     at: f64,
@@ -148,13 +148,13 @@ enum Accuse {
 }
 
 impl Test {
-    /// Accuses the first world above this score: for a threshold that no data has chosen.
+    /// Accuses the first data set above this score: for a threshold that no data has chosen.
     #[must_use]
     pub fn between(at: f64) -> Self {
         Self { at, accuse: Accuse::First }
     }
 
-    /// Bounds on its rates, from the scores of the first and of the second world: both hold together with probability at least `1 − error`.
+    /// Bounds on its rates, from the scores of the first and of the second data set: both hold together with probability at least `1 − error`.
     #[must_use]
     pub fn rates(&self, [first, second]: &[Scores; 2], error: ErrorRate) -> Rates {
         let each = error.0 / 2.0;
@@ -165,12 +165,12 @@ impl Test {
         Rates { false_alarm: 1.0 - rate_below(of_alarms - alarms, of_alarms, each), power: rate_below(hits, of_hits, each) }
     }
 
-    /// The smallest μ that its errors in both worlds, counted together, do not refute with probability at least `1 − error`; at least 0.
+    /// The smallest μ that its errors in both neighbours, counted together, do not refute with probability at least `1 − error`; at least 0.
     ///
     /// Under μ-Gaussian differential privacy the error rates α and β of any test have β ≥ Φ(Φ⁻¹(1 − α) − μ), so their mean is at least Φ(−μ/2), the value at
-    /// α = β (Dong, Roth & Su 2022). As many runs of one world as of the other have a number of errors that is the sum of independent
+    /// α = β (Dong, Roth & Su 2022). As many runs of one data set as of the other have a number of errors that is the sum of independent
     /// coins of two rates, and no further from its mean than a binomial number with their mean rate (Hoeffding 1956): Clopper and Pearson's bound
-    /// holds for the mean. One count of twice the runs is tighter than two counts, each with half the error. Worlds with
+    /// holds for the mean. One count of twice the runs is tighter than two counts, each with half the error. Neighbours with
     /// different numbers of runs, and errors above 1/4, for which this is not true, give 0.
     #[must_use]
     pub fn mu_of_errors(&self, scores: &[Scores; 2], error: ErrorRate) -> f64 {
@@ -179,7 +179,7 @@ impl Test {
         if second.0.len() != runs || error.0 > 0.25 {
             return 0.0;
         }
-        // Above the threshold the first world is meant, whichever of the two is accused.
+        // Above the threshold the first data set is meant, whichever of the two is accused.
         let right = first.above(self.at) + runs - second.above(self.at);
         let mean_error = 1.0 - rate_below(right, 2 * runs, error.0);
         (-2.0 * normal_quantile(mean_error)).max(0.0)
@@ -391,16 +391,16 @@ mod tests {
     fn errors_counted_together_bound_mu_from_below_and_tighter() {
         let (mu, error) = (2.0, ErrorRate::new(1e-4).unwrap());
         let scores = |offset: f64, step: f64| Scores::new(normals(5_000, offset, step).concat());
-        let worlds = [scores(0.5 * mu, 0.618_033_988_749_895), scores(-0.5 * mu, 0.754_877_666_246_693)];
+        let neighbours = [scores(0.5 * mu, 0.618_033_988_749_895), scores(-0.5 * mu, 0.754_877_666_246_693)];
         let test = Test::between(0.0);
-        let (together, apart) = (test.mu_of_errors(&worlds, error), test.rates(&worlds, error).mu());
+        let (together, apart) = (test.mu_of_errors(&neighbours, error), test.rates(&neighbours, error).mu());
         // Four standard deviations of a rate of Φ(−1) over 10,000 runs: 0.12 in μ.
         assert!(together < mu - 0.08 && together > mu - 0.14 && apart < together - 0.03, "{together} {apart}");
         // Exactly the limit of Clopper and Pearson: no error in 2n runs leaves 1 − error^{1/2n}.
         let clear = [Scores::new(vec![1.0; 50]), Scores::new(vec![-1.0; 50])];
         let rate = 1.0 - 1e-4f64.powf(0.01);
         assert!((test.mu_of_errors(&clear, error) + 2.0 * normal_quantile(rate)).abs() < 1e-9);
-        // The wrong way round, and worlds that cannot be pooled: nothing.
+        // The wrong way round, and neighbours that cannot be pooled: nothing.
         assert_eq!(test.mu_of_errors(&[clear[1].clone(), clear[0].clone()], error), 0.0);
         assert_eq!(test.mu_of_errors(&[clear[0].clone(), Scores::new(vec![-1.0; 49])], error), 0.0);
     }
@@ -420,7 +420,7 @@ mod tests {
         assert!(found.mu > 0.9 && found.mu < mu, "{found:?}");
         assert!(found.epsilon.get() > 1.5 && found.epsilon.get() < truth, "{found:?} {truth}");
         assert!(found.gaussian_epsilon.get() < truth && found.runs == 20_000);
-        // The same world twice: nothing.
+        // The same data set twice: nothing.
         let found = lower_bound(&first, &normals(40_000, mu, 0.754_877_666_246_693), delta, error).unwrap();
         assert!(found.mu < 0.05 && found.epsilon.get() < 0.1, "{found:?}");
         assert_eq!(lower_bound(&first[..10], &second, delta, error), Err(TooLittle));
@@ -432,10 +432,10 @@ mod tests {
         // x + y differs by 0.2 and has hardly any noise, while each alone has much.
         let wide = normals(4000, 0.0, 0.618_033_988_749_895);
         let narrow = normals(4000, 0.0, 0.754_877_666_246_693);
-        let world = |shift: f64| -> Vec<Vec<f64>> {
+        let data_set = |shift: f64| -> Vec<Vec<f64>> {
             wide.iter().zip(&narrow).map(|(a, b)| vec![10.0 * a[0], shift + 0.1 * b[0] - 10.0 * a[0]]).collect()
         };
-        let found = lower_bound(&world(0.2), &world(0.0), Delta::new(1e-5).unwrap(), ErrorRate::new(0.05).unwrap()).unwrap();
+        let found = lower_bound(&data_set(0.2), &data_set(0.0), Delta::new(1e-5).unwrap(), ErrorRate::new(0.05).unwrap()).unwrap();
         assert!(found.mu > 1.7 && found.mu <= 2.1, "{found:?}");
     }
 }

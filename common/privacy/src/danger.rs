@@ -10,7 +10,7 @@ use crate::ledger::{Attachment, Pending};
 use crate::records::{Released, Sensitive};
 use dp_pvi_names::Payload;
 
-/// Calls a private value public. Nothing protects it any more: only for data that nobody has to protect (synthetic
+/// Calls a private value public. Nothing protects it any more: only for data that no one has to protect (synthetic
 /// records, test fixtures).
 ///
 /// # Panics

@@ -25,7 +25,7 @@ pub enum Purpose {
 #[error("the operating system's random generator failed: nothing was released")]
 pub struct NoRandomness;
 
-/// A source of independent random streams. Sealed: a source that repeats itself, or tells somebody, protects nothing.
+/// A source of independent random streams. Sealed: a source that repeats or leaks its stream gives no protection.
 pub trait NoiseSource: Sealed + Send + Sync {
     /// One stream.
     type Stream: Rng;

@@ -8,7 +8,7 @@
 //! | the intervals that a plan states hold its ε: sums over a product of transforms, and all that is left out of them | [`transforms`](dp_pvi_accounting::proofs::transforms) |
 //! | a visit with state that was carried over from earlier visits costs what its event says; one proof for every update | [`carried_state`] |
 //! | a ledger keeps to its budget although its tasks are chosen in the light of earlier results | [`filter`](dp_pvi_accounting::proofs::filter) |
-//! | shares of noise, what is left of them when everybody else works together, and what masks hide | [`shares`] |
+//! | shares of noise, what is left of them when everyone else works together, and what masks hide | [`shares`] |
 //! | sums that a model forms by itself | [`batched_sums`] |
 //! | how many terms of a sum one unit moves, and by how much | [`layouts`] |
 //! | terms with coordinates that are never negative move a sum by √2 of their bound where they are replaced | [`cells`](dp_pvi_accounting::proofs::cells) |

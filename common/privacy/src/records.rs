@@ -11,10 +11,10 @@
 //! is dropped when the function returns, but for its result, which is private again.
 //!
 //! Two ways remain that no type can bar in safe Rust: a `static` (with a lock, an atomic or a thread's own cell in it, or memory that was
-//! leaked on purpose into one), and what the operating system offers to everybody (files, sockets, output). Lints and tests over the
+//! leaked on purpose into one), and what the operating system offers to everyone (files, sockets, output). Lints and tests over the
 //! sources bar both from the crates that see records. They stop mistakes; an author who wants to cheat and owns `inference` can.
 //!
-//! A panic would be a way out, too: a function that panics makes a [`Sensitive`] without a value, and no error ([`crate::inside`] says what remains).
+//! A panic would be a way out, too: a function that panics makes a [`Sensitive`] without a value, and no error ([`crate::panic_redaction`] says what remains).
 
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -23,9 +23,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::inside::{Kept, withheld};
 use crate::mechanism::{MAX_UNITS, SumBound};
-use crate::parts::Elsewhere;
+use crate::panic_redaction::{Kept, redact_panics};
+use crate::partial_sums::Elsewhere;
 use crate::shards::Grouping;
 use crate::stored::{Held, Stored, UnitStore};
 pub use crate::table::UnitTable;
@@ -127,7 +127,7 @@ pub struct Units<T> {
 }
 
 impl<T: UnitTable> Units<T> {
-    /// Puts a table behind the gate. Whoever builds the table has seen the records: only loaders do.
+    /// Puts a table behind the gate. Only loaders call this, because building a table means seeing the records.
     ///
     /// # Panics
     /// More than [`MAX_UNITS`] units, which no loader of this workspace can build: their tables number entries with 32 bits.
@@ -147,7 +147,7 @@ impl<T: UnitTable> Units<T> {
         Self::held(Held::Stored(Stored::new(store)))
     }
 
-    /// Units whose sums other processes of the site make ([`crate::parts`]). Only sums over all of them can be released.
+    /// Units whose sums other processes of the site make ([`crate::partial_sums`]). Only sums over all of them can be released.
     #[must_use]
     pub fn elsewhere(elsewhere: Elsewhere) -> Self {
         Self::held(Held::Elsewhere(elsewhere))
@@ -287,12 +287,12 @@ impl<T> Sensitive<T> {
 
 /// What `f` makes, or no value if it panics.
 fn made<T>(f: impl FnOnce() -> T) -> Sensitive<T> {
-    Sensitive(withheld(f).ok().map(Kept::new))
+    Sensitive(redact_panics(f).ok().map(Kept::new))
 }
 
 /// A value that went through a mechanism, or was computed from such values and public ones. Only mechanisms build it.
 ///
-/// Functions of it capture nothing: beside released values they see an [`Argument`], and whoever makes an argument of a value has called that
+/// Functions of it capture nothing: beside released values they see an [`Argument`], and anyone who makes an argument of a value has called that
 /// value public. That is as far as types go: a loader, which holds plain records, could call one public. A test over the sources says
 /// where arguments are made.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,7 +15,7 @@
 //!
 //! The salt is the same for a whole run (derived from the site's identity key, so it needs no place on disk and a crash does not change it). If it
 //! changed between rounds, a unit would reach two shards in one round: the one that it is in, and the one whose private state it moved
-//! before. It is secret so that nobody can aim records at one shard; the bound on the sensitivity holds for every salt.
+//! before. It is secret so that no one can aim records at one shard; the bound on the sensitivity holds for every salt.
 //!
 //! K is public. A shard may be empty; it has a term like the others, so that a shard's last unit changes a term and does not remove one.
 //!
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroize;
 
-use crate::inside::{Kept, withheld};
+use crate::panic_redaction::{Kept, redact_panics};
 use crate::records::{UnitTable, Units};
 use crate::stored::Held;
 use dp_pvi_accounting::adjacency::{PrivacyUnit, Relation, Terms};
@@ -208,7 +208,7 @@ impl<T: StableIds> Units<T> {
             }
             Assignment::Hashed => {
                 // A unit that cannot say what it is has a number, too.
-                let id = |position| withheld(|| table.id(position)).unwrap_or(0);
+                let id = |position| redact_panics(|| table.id(position)).unwrap_or(0);
                 let shard_of: Vec<usize> = (0..units).map(|position| scope.salt.shard(id(position), count)).collect();
                 // Counting sort: within a shard, units stay in the table's order.
                 let mut next = vec![0usize; shards + 1];

@@ -11,8 +11,8 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::inside::{Kept, withheld};
-use crate::parts::Elsewhere;
+use crate::panic_redaction::{Kept, redact_panics};
+use crate::partial_sums::Elsewhere;
 use crate::table::UnitTable;
 
 /// Units that are read in windows. `T` is the table that holds a window, or all of them.
@@ -88,7 +88,7 @@ pub(crate) enum Held<T> {
     Elsewhere(Elsewhere),
 }
 
-/// A table in a store, and in memory once somebody needed all of it.
+/// A table in a store, and in memory once someone needed all of it.
 pub(crate) struct Stored<T> {
     store: Box<dyn UnitStore<T>>,
     whole: OnceLock<Kept<T>>,
@@ -110,7 +110,7 @@ impl<T: UnitTable> Held<T> {
                 if let Some(table) = whole.get() {
                     return Ok(table);
                 }
-                let table = withheld(|| store.whole()).map_err(|_| damaged())??;
+                let table = redact_panics(|| store.whole()).map_err(|_| damaged())??;
                 Ok(whole.get_or_init(|| Kept::new(table)))
             }
         }
@@ -152,8 +152,8 @@ impl<'g, T: UnitTable> Source<'g, T> {
     /// Behind the gate: a table that cannot say how many units it has has none.
     pub(crate) fn count(self) -> usize {
         let len = match self {
-            Self::Memory(table) => withheld(|| table.len()),
-            Self::Stored(store) => withheld(|| store.len()),
+            Self::Memory(table) => redact_panics(|| table.len()),
+            Self::Stored(store) => redact_panics(|| store.len()),
             Self::Elsewhere(elsewhere) => Ok(elsewhere.count()),
         };
         len.unwrap_or(0)
@@ -194,8 +194,8 @@ impl<T: UnitTable> Lender<'_, T> {
             Self::Stored(reader) => {
                 let positions = sample.map_or(Positions::Run(visits.clone()), |sample| Positions::Some(&sample[visits.clone()]));
                 // What a window holds is private: the reader's own words of a panic are not heard.
-                let table = withheld(|| reader.read(positions)).map_err(|_| damaged())??;
-                if withheld(|| table.len()) != Ok(visits.len()) {
+                let table = redact_panics(|| reader.read(positions)).map_err(|_| damaged())??;
+                if redact_panics(|| table.len()) != Ok(visits.len()) {
                     return Err(damaged());
                 }
                 Ok(Lent { table, first: Some(visits.start) })

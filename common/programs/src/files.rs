@@ -28,7 +28,7 @@ impl Arriving {
     /// # Errors
     /// As [`Self::at`].
     pub fn named(name: PathBuf, place: PathBuf, mode: u32) -> io::Result<Self> {
-        // Whoever writes a file holds its lock until it has arrived. One that nobody holds was left by a process that was killed.
+        // Anyone who writes a file holds its lock until it has arrived. One that no one holds was left by a process that was killed.
         if fs::symlink_metadata(&name).is_ok_and(|about| about.is_file()) {
             match File::open(&name)?.try_lock() {
                 Ok(()) => {}
@@ -100,7 +100,7 @@ pub fn replace_private(place: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The text of a file that an operator wrote.
 ///
 /// # Errors
-/// The file; bytes that are no UTF-8, with their line and what to do, and never what stands there.
+/// The file; bytes that are no UTF-8, with their line and what to do, and never what is there.
 pub fn read_text(path: &Path) -> io::Result<String> {
     as_text(fs::read(path)?)
 }

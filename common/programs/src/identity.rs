@@ -1,4 +1,4 @@
-//! Who is who: names in certificates, identity keys, and the file by which a site asks to be enrolled.
+//! Identities: names in certificates, identity keys, and the request file for enrolment.
 //!
 //! A site has two keys. The *TLS key* is certified by the federation's authority; its certificate names the site in a URI,
 //! `dp-pvi://FEDERATION/site/ID` (or `evaluator`, or `summer`). The *identity key* (Ed25519) signs everything that the site says; it is pinned when the site is
@@ -47,7 +47,7 @@ pub enum IdentityError {
         /// Why.
         source: std::io::Error,
     },
-    /// A file of ours that somebody else can read or change.
+    /// A file of ours that someone else can read or change.
     #[error("{path}: {problem}")]
     Unsafe {
         /// Which file.

@@ -214,7 +214,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     fs::remove_file(probe)
 }
 
-/// Before `files` are written into a folder: gives those of another time that stand there other names, `a-NAME.json` for `a.json`. `name` reads the first one, and says nothing where it may be
+/// Before `files` are written into a folder: gives those of another time that are there other names, `a-NAME.json` for `a.json`. `name` reads the first one, and says nothing where it may be
 /// replaced.
 ///
 /// # Errors

@@ -49,7 +49,7 @@ impl Group {
         Self(Pid::from_child(child))
     }
 
-    /// Ends the child and what it started, at once. Whoever waits for the child hears of it.
+    /// Ends the child and what it started, at once. Anyone who waits for the child hears of it.
     ///
     /// # Errors
     /// The system refuses, or the group has ended.
@@ -58,10 +58,10 @@ impl Group {
     }
 }
 
-/// Whether an error of the system passes when somebody else gives something back: file descriptors, memory, room on a disk. The work is
+/// Whether an error of the system passes when someone else gives something back: file descriptors, memory, room on a disk. The work is
 /// tried again later; it is no reason to end.
 #[must_use]
-pub fn is_shortage(error: &io::Error) -> bool {
+pub fn is_resource_exhaustion(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let passing =
         [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::NOSPC, Errno::DQUOT, Errno::AGAIN, Errno::INTR, Errno::TIMEDOUT];
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn shortages_pass_and_other_errors_do_not() {
+    fn exhausted_resources_pass_and_other_errors_do_not() {
         use rustix::io::Errno;
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC] {
-            assert!(is_shortage(&errno.into()));
+            assert!(is_resource_exhaustion(&errno.into()));
         }
         for errno in [Errno::NOENT, Errno::IO, Errno::ACCESS, Errno::ROFS] {
-            assert!(!is_shortage(&errno.into()));
+            assert!(!is_resource_exhaustion(&errno.into()));
         }
-        assert!(!is_shortage(&io::Error::other("anything")));
+        assert!(!is_resource_exhaustion(&io::Error::other("anything")));
     }
 }

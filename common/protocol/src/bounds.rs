@@ -215,7 +215,7 @@ pub(crate) fn metrics_report(report: &MetricsReport) -> Result<(), OutOfBounds> 
 /// Bytes that an entry takes on the wire, at most: what an answer is cut by.
 #[must_use]
 pub(crate) fn entry_bytes(entry: &TranscriptEntry) -> usize {
-    // A contributor stands in the entry and in that of its aggregation, each time with a name of at most 64 bytes and a hash.
+    // A contributor is in the entry and in that of its aggregation, each time with a name of at most 64 bytes and a hash.
     1024 + entry.header.body.len() + entry.header.signature.len() + 256 * entry.included.len()
 }
 

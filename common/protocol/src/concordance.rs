@@ -26,7 +26,7 @@ pub fn concordance(outcomes: &[Outcome]) -> Option<f64> {
     risks.dedup();
     let rank = |risk: f64| risks.partition_point(|other| *other < risk);
     let mut watched = Counts::new(risks.len());
-    // Ascending: at one time first those who go away with an event, in whose pairs nobody with an event then is; entries at that time come after it.
+    // Ascending: at one time first those who go away with an event, in whose pairs no one with an event then is; entries at that time come after it.
     let by = |of: &dyn Fn(&Outcome) -> f64| {
         let mut order: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.entry < outcome.time).collect();
         order.sort_by(|a, b| of(a).total_cmp(&of(b)));

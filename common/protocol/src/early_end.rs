@@ -7,7 +7,7 @@
 //! A posterior that is updated moves by as much as it narrows: E(m_t − m_{t−1})² = S_{t−1} − S_t. So the rule waits as long as rounds still make the
 //! intervals narrower, and is met where they do not.
 //!
-//! The answer is a function of closed rounds alone: whoever has their states and the declared units finds the same.
+//! The answer is a function of closed rounds alone: anyone who has their states and the declared units finds the same.
 
 use dp_pvi_math::expfam::any::Gaussian;
 
@@ -36,7 +36,7 @@ fn met(task: &ResolvedTask, history: &History, slack: f64) -> bool {
     let Some(EarlyEndSpec { distance, rounds }) = task.early_end else { return false };
     let mut ends = ends_of_visits(&history.rounds).into_iter().rev();
     let Some(mut after) = ends.next().and_then(|end| result(task, history, end, slack)) else { return false };
-    // The newest first: most rounds are told apart by their last move.
+    // The newest first: most rounds are distinguished by their last move.
     for _ in 0..rounds {
         let Some(before) = ends.next().and_then(|end| result(task, history, end, slack)) else { return false };
         if after.moved_from(&before) > distance * slack {

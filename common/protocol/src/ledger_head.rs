@@ -1,7 +1,7 @@
 //! Where a site's ledger ended, in the site's own hand.
 //!
-//! A site signs the head of its ledger with each update, apart from the update's other words, which are not for everybody. The server writes the last one into `posterior.json`. So
-//! every copy of that file shows the site that a copy of its ledger is an old one, whatever became of its own second place and of the server's state.
+//! A site signs the head of its ledger with each update, apart from the update's other words, which are not for everyone. The server writes the last one into `posterior.json`. So
+//! every copy of that file shows the site that a copy of its ledger is an old one, whatever became of its own rollback guard and of the server's state.
 
 use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_privacy::ledger::LedgerHead;

@@ -27,6 +27,7 @@
 pub mod aggregation;
 pub mod bounds;
 mod classes;
+mod codec;
 pub mod concordance;
 pub mod coordinator;
 pub mod driver;
@@ -36,7 +37,6 @@ pub mod message;
 pub mod metrics;
 pub mod origin;
 pub mod participant;
-mod parts;
 pub mod predictive;
 #[cfg(test)]
 mod predictive_tests;

@@ -258,7 +258,7 @@ pub enum Intent {
     /// To take part in the run.
     Join,
     /// To see the task and the server's witness of the ledger; nothing at the server changes.
-    Look,
+    Observe,
 }
 
 /// First message of a connection, signed by the site's identity key.
@@ -328,7 +328,7 @@ pub struct RoundHeader {
     pub run: RunId,
     /// The round, from 0.
     pub round: u32,
-    /// Whose turn it is (sequential); everybody's if absent.
+    /// Whose turn it is (sequential); everyone's if absent.
     pub turn: Option<ClientId>,
     /// Visit number (sweep or round), the index into the task's damping.
     pub visit: u32,
@@ -367,7 +367,7 @@ pub struct Update {
     pub ledger_head: LedgerHead,
     /// Commitment and sealed seed of a masked payload, signed for server and summer, with the commitment's salt, for the server.
     pub upload: Option<OpenedUpload>,
-    /// The site's signature over its ledger's head alone ([`Witness`]), for everybody; empty from earlier versions.
+    /// The site's signature over its ledger's head alone ([`Witness`]), for everyone; empty from earlier versions.
     pub witness: Vec<u8>,
 }
 
@@ -534,7 +534,7 @@ pub enum RefusalReason {
     Spent,
     /// The site was charged for all its visits: one whose reservation was lost in a crash counts too (asynchronous).
     Visited,
-    /// Nobody at the site has approved the task, or the charter, yet.
+    /// No one at the site has approved the task, or the charter, yet.
     Approval,
     /// The task is not one that the site's program computes, or does not cost what it states.
     Task,
@@ -572,13 +572,13 @@ impl TranscriptEntry {
     /// Bytes of the entry of the aggregation, for the wire.
     #[must_use]
     pub fn aggregation_bytes(&self) -> Option<Vec<u8>> {
-        self.aggregation.as_ref().map(crate::parts::encode)
+        self.aggregation.as_ref().map(crate::codec::encode)
     }
 
     /// Reads [`TranscriptEntry::aggregation_bytes`].
     #[must_use]
     pub fn read_aggregation(bytes: &[u8]) -> Option<SignedEntry> {
-        crate::parts::decode(bytes)
+        crate::codec::decode(bytes)
     }
 }
 
@@ -586,7 +586,7 @@ impl TranscriptEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoundOutcome {
-    /// Everybody who was asked answered.
+    /// Everyone who was asked answered.
     Complete,
     /// Closed at the deadline with those who answered.
     Deadline,

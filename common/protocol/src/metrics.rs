@@ -373,8 +373,8 @@ mod tests {
     #[test]
     fn metrics_of_several_classes_equal_hand_computed_values() {
         #[derive(Debug)]
-        struct Told;
-        impl dp_pvi_models::prediction::Law for Told {
+        struct Fixed;
+        impl dp_pvi_models::prediction::Law for Fixed {
             fn dimension(&self) -> usize {
                 3
             }
@@ -388,7 +388,7 @@ mod tests {
         }
         let rows = [([0.7, 0.2, 0.1], 0.0), ([0.3, 0.4, 0.3], 2.0), ([0.1, 0.1, 0.8], 2.0), ([0.2, 0.5, 0.3], 1.0)];
         let m = evaluate(
-            &certain(&ModelSpec::from(logistic_regression::LogisticRegression {})).with_law(Told),
+            &certain(&ModelSpec::from(logistic_regression::LogisticRegression {})).with_law(Fixed),
             rows.iter().map(|(values, target)| Example {
                 indices: &[0, 1, 2],
                 values,

@@ -1,4 +1,4 @@
-//! Where a site's rows come from, as the site declares it: its own word, which nobody else can check.
+//! Origin of a site's rows, as the site declares it; no other party can check it.
 
 use dp_pvi_names::ClientId;
 use serde::{Deserialize, Serialize};

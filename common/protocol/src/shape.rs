@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 use along::Along;
 use region::{Begin, Region};
-use together::{Together, Told};
+use together::{FirstVisit, Together};
 
 /// L: each test refuses an honest part with probability e^{−L} = 2^{−63} at most.
 const TAIL: f64 = 63.0 * std::f64::consts::LN_2;
@@ -85,7 +85,7 @@ pub enum Misfit {
     Measured,
 }
 
-/// What is known where a part is asked for.
+/// Public values that bound a part.
 #[derive(Debug, Clone, Copy)]
 pub struct At<'a> {
     /// The state with which the round began.
@@ -111,7 +111,7 @@ pub fn of_site(task: &ResolvedTask, visit: u32, units: u64, at: At<'_>) -> Resul
 
 /// Whether what a site sent at its first visit bounds what it can send later.
 #[must_use]
-pub fn first_visit_tells(task: &ResolvedTask) -> bool {
+pub fn first_visit_informs(task: &ResolvedTask) -> bool {
     matches!(&task.update, UpdateSpec::NaturalGradient(spec) if spec.preconditioner == Preconditioner::Gram)
 }
 
@@ -175,7 +175,7 @@ fn moments(task: &Setting<'_>, spec: &NaturalGradientSpec, visit: u32, units: u6
     }))
 }
 
-/// The same at a state, beside what the site told at its first visit.
+/// The same at a state, given the site's first visit.
 fn of_moments(
     task: &Setting<'_>,
     spec: &NaturalGradientSpec,
@@ -188,10 +188,10 @@ fn of_moments(
         return Ok(Some(known));
     }
     let first = first.filter(|_| spec.preconditioner == Preconditioner::Gram);
-    let told = first.and_then(|gram| Told::new(task, spec, units, gram));
-    let along = Along::new(task, spec, state, known.records, told.as_ref());
+    let first_visit = first.and_then(|gram| FirstVisit::new(task, spec, units, gram));
+    let along = Along::new(task, spec, state, known.records, first_visit.as_ref());
     let residual = along.as_ref().map_or(spec.residual_bound, |along| along.residual.min(spec.residual_bound));
-    Ok(Some(Moments { along, together: told.map(|told| Together::new(told, residual)), ..known }))
+    Ok(Some(Moments { along, together: first_visit.map(|first_visit| Together::new(first_visit, residual)), ..known }))
 }
 
 /// A change of λ within the trust region of the visit.
@@ -216,7 +216,7 @@ fn of_member(task: &Setting<'_>, spec: &BcmSpec, visit: u32, units: u64) -> Resu
 pub fn go_together(task: &ResolvedTask, first: &[f64], later: &[f64], visit: u32) -> bool {
     let (setting, UpdateSpec::NaturalGradient(spec)) = (task.setting(), &task.update) else { return true };
     let units = task.privacy.max_units.unwrap_or(dp_pvi_privacy::mechanism::MAX_UNITS);
-    let together = Told::new(&setting, spec, units, first).map(|told| Together::new(told, spec.residual_bound));
+    let together = FirstVisit::new(&setting, spec, units, first).map(|first_visit| Together::new(first_visit, spec.residual_bound));
     match (together, moments(&setting, spec, visit, units)) {
         (Some(together), Ok(Some(moments))) => together.holds(&moments, later),
         _ => true,
@@ -237,7 +237,7 @@ pub enum Shape {
 pub struct Moments {
     /// d.
     pub(crate) dimension: usize,
-    /// Whether g stands before A.
+    /// Whether g is before A.
     pub(crate) has_gradient: bool,
     /// Whether A is a matrix, as its svec; else its diagonal.
     pub(crate) is_matrix: bool,
@@ -257,7 +257,7 @@ pub struct Moments {
     pub(crate) weight: f64,
     /// What a record can say along the point of the round.
     pub(crate) along: Option<Along>,
-    /// What the site told of its records at its first visit.
+    /// Statistics of the site's records from its first visit.
     pub(crate) together: Option<Together>,
 }
 

@@ -32,7 +32,7 @@ pub struct PrivacyStatement {
     pub relation: Relation,
     /// Upper bound on ε of all visits of the task; absent: no guarantee (ε = ∞).
     pub epsilon: Option<f64>,
-    /// Under aggregated trust: the same if everybody else works together, so that only the site's own share of the noise counts.
+    /// Under aggregated trust: the same if everyone else works together, so that only the site's own share of the noise counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_epsilon: Option<f64>,
     /// δ.

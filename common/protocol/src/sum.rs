@@ -7,7 +7,7 @@
 //!   A sum of moments has a [`Shape`](crate::shape) as well: no direction of its curvature is negative by more than the noise, and gradient and curvature
 //!   together are no larger than the declared units have. Effects of other sites are not its own to fill: a number there that is not 0 is refused.
 //! * A *masked* payload says nothing alone. The unmasked sum of all sites is compared with the bound of its shares; out of it the round ends, and
-//!   nobody is named, since nobody knows whose vector it was.
+//!   no one is named, since no one knows whose vector it was.
 //! * A *values* payload is a function of several noised sums and of public values (DP optimisation), or has no noise at all (`pvi`). With it the state of its round
 //!   must give a distribution, the site's own fit. With protection it stays within a public trust region in units of the declared records. Without protection nothing more is
 //!   known of it: one site that lies there can put the posterior nearly where it likes, and only held-out metrics show it.

@@ -1,6 +1,6 @@
 //! Words of a peer, made fit for a terminal, a log or a page.
 //!
-//! A name, a reason or a status text that somebody else wrote may hold characters that a terminal obeys (escape sequences, carriage
+//! A name, a reason or a status text that someone else wrote may hold characters that a terminal obeys (escape sequences, carriage
 //! returns, newlines that forge another line) or that turn the order of what is read around. [`visible`] shows such a character as
 //! its code and leaves all others as they are. Everything that a peer says goes through it before a person sees it.
 

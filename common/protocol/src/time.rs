@@ -93,7 +93,7 @@ pub struct AttendedClock {
 pub enum Passed {
     /// Time in which the process could answer.
     Attended,
-    /// Time that does not count: whoever waits for a deadline begins anew.
+    /// Time that does not count: every open deadline begins anew.
     Lost,
 }
 

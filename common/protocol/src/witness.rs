@@ -35,7 +35,7 @@ pub struct Witnessed {
     pub signed: Option<SignedHead>,
 }
 
-/// A welcome with what stands beside it.
+/// A welcome with what is beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Greeting {
     /// The server's signed answer.
@@ -69,13 +69,13 @@ impl SignedHead {
     /// As it is stored.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        crate::parts::encode(self)
+        crate::codec::encode(self)
     }
 
     /// Reads [`SignedHead::to_bytes`]; nothing is verified.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        crate::parts::decode(bytes)
+        crate::codec::decode(bytes)
     }
 
     /// The head that a message of our own store names.

@@ -109,7 +109,7 @@ impl RecordTable {
         self.extras.clear();
     }
 
-    /// Appends those of the units in `bytes`, of which there are `wanted.end` or more, that stand at the positions `wanted` among them.
+    /// Appends those of the units in `bytes`, of which there are `wanted.end` or more, that are at the positions `wanted` among them.
     ///
     /// # Errors
     /// The bytes are not units of a table of this dimension, or not so many; or the table is full.

@@ -57,7 +57,7 @@ pub struct RecordView<'a> {
 }
 
 impl<'a> RecordView<'a> {
-    /// The same numbers as a row to predict or to score, where nobody has to protect them or nothing leaves.
+    /// The same numbers as a row to predict or to score, where no one has to protect them or nothing leaves.
     #[must_use]
     pub fn example(self) -> Example<'a> {
         let Self { indices, values, target, offset, extra } = self;

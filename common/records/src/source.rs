@@ -41,7 +41,7 @@ pub trait Row {
     /// The cell of a field: position in the list given to [`Source::visit`]. [`CellValue::Null`] where no column was asked for.
     fn cell(&self, field: usize) -> CellValue<'_>;
 
-    /// What stands before the decimals of a field's numbers where they are text: `.` or `,`.
+    /// What is before the decimals of a field's numbers where they are text: `.` or `,`.
     fn decimal(&self, _field: usize) -> u8 {
         b'.'
     }
@@ -86,7 +86,7 @@ pub trait Source {
     fn columns(&mut self) -> Result<Vec<Vec<u8>>, Self::Error>;
 
     /// Visits every row until the visitor breaks off. `fields` holds for each field of the rows the position of its column, and `None` for a
-    /// field at which nobody looks.
+    /// field at which no one looks.
     ///
     /// # Errors
     /// The table as a whole cannot be read.

@@ -1,4 +1,4 @@
-//! Do the sites agree: the test of every site against the others ([`dp_pvi_math::agreement`]), as it stands in the file and in the report.
+//! Do the sites agree: the test of every site against the others ([`dp_pvi_math::agreement`]), as it is in the file and in the report.
 
 use dp_pvi_names::ClientId;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ pub struct Comparison {
     /// The coefficient whose difference alone explains most.
     pub farthest: Farthest,
     /// By how much the others differ among themselves, as a factor on the allowance; 1 where they do not exceed it.
-    pub spread: Allowance,
+    pub heterogeneity: Allowance,
 }
 
 /// A coefficient and by how many standard deviations it differs from the others'.
@@ -105,7 +105,7 @@ impl Agreement {
         Self::NotTested(format!("Whether the sites agree was not tested: {reason}."))
     }
 
-    /// What a reader is told, in one or two sentences.
+    /// One or two sentences for the reader.
     #[must_use]
     pub fn sentence(&self) -> String {
         let tested = match self {
@@ -212,13 +212,13 @@ pub fn of_run(task: &ResolvedTask, sites: &[ClientId], releases: &SiteReleases<'
             let site = |((number, site), compared): ((usize, &ClientId), Option<Compared>)| SiteAgreement {
                 site: site.clone(),
                 verdict: if is_possible(task, releases, number) { Verdict::NotTested } else { Verdict::Impossible },
-                comparison: compared.map(|Compared { statistic, degrees, p, farthest: (j, z), spread }| Comparison {
+                comparison: compared.map(|Compared { statistic, degrees, p, farthest: (j, z), heterogeneity }| Comparison {
                     statistic,
                     degrees,
                     p,
                     p_adjusted: 1.0,
                     farthest: Farthest { coefficient: names.get(j).cloned().unwrap_or_default(), z },
-                    spread,
+                    heterogeneity,
                 }),
             };
             let sites = sites.iter().enumerate().zip(compared).map(site).collect();
@@ -237,7 +237,7 @@ fn is_possible(task: &ResolvedTask, releases: &SiteReleases<'_>, site: usize) ->
         let Some(sent) = round.included.iter().position(|included| *included == site).and_then(|place| vectors.get(place)) else {
             return true;
         };
-        if round.visit == 0 && shape::first_visit_tells(task) {
+        if round.visit == 0 && shape::first_visit_informs(task) {
             first = Some(sent);
             return true;
         }
@@ -263,7 +263,7 @@ mod tests {
                 p: tail(statistic, degrees),
                 p_adjusted: 1.0,
                 farthest: Farthest { coefficient: "age".into(), z: 1.0 },
-                spread: ONE,
+                heterogeneity: ONE,
             }),
         };
         let mut tested = Tested { level: LEVEL, allowance: ONE, sites: statistics.iter().enumerate().map(site).collect() };

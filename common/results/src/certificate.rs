@@ -118,7 +118,7 @@ pub enum MismatchError {
     /// The ledger has nothing of the run.
     #[error("this ledger charged nothing for run {} of task {}: the file is of another run, or of another data set's", .0.number, .0.task)]
     UnknownRun(RunId),
-    /// Nobody made one, or it was taken out.
+    /// None was made, or it was removed.
     #[error("it has no certificate: export the posterior again with `dp-pvi-server export`")]
     Missing,
     /// There is none, and the file says why.

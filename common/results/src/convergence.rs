@@ -1,4 +1,4 @@
-//! Whether a run arrived: how far its own posterior is from where its released sums place it.
+//! Convergence of a run: the distance of its own posterior from the one to which its released sums extrapolate.
 
 use dp_pvi_math::expfam::any::Gaussian;
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_protocol::early_end::LEAST_NOISE_SHARE;
 use dp_pvi_protocol::summary::{Coefficient, coefficients};
 
-/// Distance, in standard deviations of the noise-aware posterior, up to which a run counts as arrived. Noise alone moves the plain mean by about one.
-const ARRIVED: f64 = 2.0;
+/// Distance, in standard deviations of the noise-aware posterior, up to which a run counts as converged. Noise alone moves the plain mean by about one.
+const CONVERGED: f64 = 2.0;
 
 /// Distance of a run's own (plain) posterior from its noise-aware one. Computed from released values only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,31 +23,31 @@ pub struct Convergence {
     /// Root of the mean of their squares.
     pub overall: f64,
     /// Share of the intervals' extra width that is noise; the rest is what is not known of the way that was left. Where what lies ahead of the run outweighs records and
-    /// noise together, their share in the whole width. Absent where the update does not tell them apart.
+    /// noise together, their share in the whole width. Absent if the update does not separate the two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_share: Option<f64>,
 }
 
-/// Whether a run arrived.
+/// Whether a run has converged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Plain and noise-aware posterior lie together.
-    Arrived,
-    /// They do not; the released sums tell where the run leads, and the noise-aware posterior stands there.
-    Carried,
-    /// The released sums were taken too far away to tell it well: the intervals are wide for that reason.
-    NotArrived,
+    Converged,
+    /// They do not; the noise-aware posterior is where the released sums extrapolate to.
+    Extrapolated,
+    /// The released sums were taken too far away for a good extrapolation, and the intervals are wide for that reason.
+    NotConverged,
 }
 
 impl Verdict {
     fn of(distances: &[f64], noise_share: Option<f64>) -> Self {
         if noise_share.is_some_and(|share| share < LEAST_NOISE_SHARE) {
-            Self::NotArrived
-        } else if distances.iter().all(|distance| *distance <= ARRIVED) {
-            Self::Arrived
+            Self::NotConverged
+        } else if distances.iter().all(|distance| *distance <= CONVERGED) {
+            Self::Converged
         } else {
-            Self::Carried
+            Self::Extrapolated
         }
     }
 }
@@ -100,17 +100,17 @@ impl Convergence {
         let farthest = names.zip(&self.distances).max_by(|a, b| a.1.total_cmp(b.1));
         let (name, distance) = farthest.map_or(("", 0.0), |(name, distance)| (name, *distance));
         match self.verdict {
-            Verdict::Arrived => {
+            Verdict::Converged => {
                 format!(
-                    "The run arrived: its own posterior is at most {distance:.1} standard deviations ({name}) from where the released sums place it."
+                    "The run converged: its own posterior is at most {distance:.1} standard deviations ({name}) from where the released sums place it."
                 )
             }
-            Verdict::Carried => format!(
-                "The run had not arrived, or noise threw it off: its own posterior is {distance:.1} standard deviations ({name}) from where the released sums place it. \
+            Verdict::Extrapolated => format!(
+                "The run had not converged, or noise threw it off: its own posterior is {distance:.1} standard deviations ({name}) from where the released sums place it. \
                  The posterior that is shown stands there. More rounds bring the two together."
             ),
-            Verdict::NotArrived => format!(
-                "The run had not arrived: its released sums were taken too far away to say well where it leads, and the intervals are wide for \
+            Verdict::NotConverged => format!(
+                "The run had not converged: its released sums were taken too far away to say well where it leads, and the intervals are wide for \
                  that reason more than for the noise. Run it with more rounds. (Largest distance: {distance:.1} standard deviations, {name}.)"
             ),
         }
@@ -133,13 +133,13 @@ mod tests {
         let aware = [coefficient(0.0, 0.5), coefficient(1.0, 0.1)];
         let at = |second: f64, share| Convergence::new(&[coefficient(0.1, 0.2), coefficient(second, 0.05)], &aware, share);
         let near = at(1.1, None);
-        assert_eq!(near.verdict, Verdict::Arrived);
+        assert_eq!(near.verdict, Verdict::Converged);
         assert!((near.distances[0] - 0.2).abs() < 1e-12 && (near.distances[1] - 1.0).abs() < 1e-9);
         assert!((near.overall - (0.52_f64).sqrt()).abs() < 1e-9);
         let far = at(1.4, Some(0.9));
-        assert_eq!(far.verdict, Verdict::Carried);
+        assert_eq!(far.verdict, Verdict::Extrapolated);
         assert!(far.sentence(["age", "rare"].into_iter()).contains("4.0 standard deviations (rare)"));
-        assert_eq!(at(1.1, Some(0.3)).verdict, Verdict::NotArrived);
+        assert_eq!(at(1.1, Some(0.3)).verdict, Verdict::NotConverged);
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             change(&mut changed);
             !changed.compares(&plain, &aware)
         };
-        assert!(wrong(|c| c.verdict = Verdict::Arrived));
+        assert!(wrong(|c| c.verdict = Verdict::Converged));
         assert!(wrong(|c| c.distances[1] = 1.0));
         assert!(wrong(|c| c.distances.truncate(1)));
         assert!(wrong(|c| c.distances[0] = f64::NAN));

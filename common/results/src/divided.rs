@@ -23,7 +23,7 @@ pub struct Without {
 }
 
 impl Without {
-    /// `arrival` says whether the whole run arrived.
+    /// `arrival` says whether the whole run converged.
     pub(crate) fn new(site: ClientId, raised: usize, arrival: String) -> Self {
         let mut remarks = vec![
             format!(
@@ -68,9 +68,9 @@ pub fn without(task: &ResolvedTask, releases: &SiteReleases<'_>, site: usize) ->
     }
 }
 
-/// The same, and nowhere wider than the prior: in a direction of which what is left says less than the prior, the spread is the prior's, and so is the mean where it is farther from it than
-/// [`FARTHEST`]. A scale that was learned counts as large
-/// as it is likely to be. `None` for numbers that cannot be computed with.
+/// The same posterior, nowhere wider than the prior: in a direction in which the remaining sites carry less information than the prior, the standard deviation is
+/// the prior's, and so is the mean where it is farther from the prior's than [`FARTHEST`]. A learned scale is taken at its upper likely value. `None` for numbers
+/// that cannot be computed with.
 fn never_wider(task: &Setting<'_>, divided: Divided) -> Option<Divided> {
     let mut prior = task.priors();
     for (group, spread) in prior.groups.clone().iter().zip(&divided.scales) {
@@ -151,7 +151,7 @@ mod tests {
 
     use super::{Divided, Noise, SiteReleases, Undividable, is_known, never_wider, prior_where_less_is_known, without};
     use crate::document::PosteriorDocument;
-    use dp_pvi_posterior::methods::Arrived;
+    use dp_pvi_posterior::methods::VisitSum;
     use dp_pvi_posterior::methods::noise_aware::{Absent, ClosedRound, History};
     use dp_pvi_posterior::noise_aware::of_run;
     use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
@@ -194,7 +194,7 @@ mod tests {
             for visit in 0..task.visits() {
                 let sent: Vec<Vec<f64>> = sites.iter().map(|&site| change(site, &factors[site])).collect();
                 let sum: Vec<f64> = (0..4).map(|j| sent.iter().map(|vector| vector[j]).sum()).collect();
-                let step = rule.apply(&state, &Arrived { visit, sites: u32::try_from(sites.len()).unwrap(), sum: &sum });
+                let step = rule.apply(&state, &VisitSum { visit, sites: u32::try_from(sites.len()).unwrap(), sum: &sum });
                 for (&site, vector) in sites.iter().zip(&sent) {
                     let rho = task.damping[visit as usize];
                     factors[site].iter_mut().zip(vector).for_each(|(factor, change)| *factor += rho * change);
@@ -316,7 +316,7 @@ mod tests {
         assert!(complete && words.starts_with("The whole run had settled"), "{words}");
         let noisy = Run::new(&private(), &[0, 1, 2], |site, _| vec![0.5, 0.5, 2.0 + likelihood(site)[3], 1.0]);
         let (complete, words) = said(&private(), &noisy);
-        assert!(!complete && words.starts_with("There is no verdict on whether the whole run arrived."), "{words}");
+        assert!(!complete && words.starts_with("There is no verdict on whether the whole run converged."), "{words}");
     }
 
     /// What noise, or a liar, leaves of a direction may be less than the prior says of it: then it is the prior's, mean and all.

@@ -1,6 +1,6 @@
 //! `posterior.json`: what a run leaves behind, complete enough to predict from and to check.
 //!
-//! There is one posterior: the noise-aware one, where the update has one. The variational posterior, as it came out of the run, then stands beside
+//! There is one posterior: the noise-aware one, where the update has one. The variational posterior, as it came out of the run, then is beside
 //! it as `plain`. `deploy/guide/src/posterior.md` describes every field.
 
 use dp_pvi_math::expfam::InvalidParameters;
@@ -14,7 +14,7 @@ use crate::agreement::Agreement;
 use crate::certificate::{self, Certified, Checked, MismatchError};
 use crate::convergence::Convergence;
 use crate::divided::{Divided, Noise, Without};
-use dp_pvi_math::scales::Spread;
+use dp_pvi_math::scales::ScaleSummary;
 use dp_pvi_models::effects;
 use dp_pvi_models::effects::{Curve, Effect, ObservationScale, Scale};
 use dp_pvi_posterior::methods::noise_aware::Absent;
@@ -74,7 +74,7 @@ pub struct PosteriorDocument {
     /// The variational posterior as it came out of the run, where the noise-aware one stands above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain: Option<Plain>,
-    /// Whether the run arrived, where that is known.
+    /// Whether the run converged, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub convergence: Option<Convergence>,
     /// Signal-to-noise ratio of the released precision, where there is a noise-aware posterior; 1 is noise alone.
@@ -333,8 +333,8 @@ impl PosteriorDocument {
         Ok(self)
     }
 
-    /// The posterior of a run without one of its sites; `whole` is that of all. It has the run's statements of privacy, since charges stay, and no evaluations: nobody
-    /// evaluated it. Whether the run arrived is said as it is known of the whole run.
+    /// The posterior of a run without one of its sites; `whole` is that of all. It has the run's statements of privacy, since charges stay, and no evaluations: no one
+    /// evaluated it. Whether the run converged is said as it is known of the whole run.
     ///
     /// # Errors
     /// Natural parameters that are not a distribution of the task's family.
@@ -367,13 +367,13 @@ impl PosteriorDocument {
         Ok(document)
     }
 
-    /// Whether this run arrived, or why there is no verdict, in a sentence.
+    /// Whether this run converged, or why there is no verdict, in a sentence.
     fn arrival(&self, task: &ResolvedTask) -> String {
         let names = self.coefficients.iter().map(|coefficient| coefficient.name.as_str());
         match &self.convergence {
             Some(convergence) => format!("Of the whole run: {}", convergence.sentence(names)),
             None if task.update.is_private() || !noise_aware::states_tell(task) => {
-                format!("There is no verdict on whether the whole run arrived. {}", self.intervals.why)
+                format!("There is no verdict on whether the whole run converged. {}", self.intervals.why)
             }
             None if self.intervals.complete => {
                 "The whole run had settled: its last visit moved no mean by more than a tenth of a standard deviation.".into()
@@ -592,7 +592,7 @@ struct Read {
 }
 
 impl Read {
-    fn of(task: &ResolvedTask, posterior: &Gaussian, spreads: &[Option<Spread>]) -> Result<Self, TaskError> {
+    fn of(task: &ResolvedTask, posterior: &Gaussian, spreads: &[Option<ScaleSummary>]) -> Result<Self, TaskError> {
         let (names, standard) = (task.parameter_names()?, posterior.standard());
         let (covariance, schema) = (matrices::covariance(standard, names.len()), task.parsed_schema()?);
         Ok(Self {

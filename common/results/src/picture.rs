@@ -61,7 +61,7 @@ pub struct Chart<'a> {
     pub y: Scale<'a>,
     /// The lines.
     pub series: Vec<Series<'a>>,
-    /// Whether their names stand in the chart.
+    /// Whether their names are in the chart.
     pub named: bool,
 }
 

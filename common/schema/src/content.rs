@@ -94,7 +94,7 @@ struct RawImage {
     threshold: u8,
 }
 
-/// The schema of a text with a `kind`; `None` if it has none, or `kind = "table"` stands alone for what has always been.
+/// The schema of a text with a `kind`; `None` for an ordinary table (no `kind`, or only `kind = "table"`).
 pub(super) fn parse(text: &str) -> Result<Option<Schema>, SchemaError> {
     // What cannot be read as TOML at all is reported by the parser of tables, with line and column.
     let Ok(table) = text.parse::<toml::Table>() else { return Ok(None) };

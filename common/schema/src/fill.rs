@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A number counts in the unit of the file, clamped to its range, and where it is missing by what stands in for it; a truth value as 1 or 0; a category by the number of its level. What
-//! is missing of the last two, and levels without a number, add nothing. All coefficients are public values of the schema, so what stands in is a function of the record alone.
+//! is missing of the last two, and levels without a number, add nothing. All coefficients are public values of the schema, so what is in is a function of the record alone.
 
 use super::formula::Cell;
 use super::{Column, ColumnKind, NumberRule, SchemaError};
@@ -73,7 +73,7 @@ impl Fill {
     }
 }
 
-/// Reads the fills of some columns. They come in an order in which each stands behind those that it looks at, and otherwise in that of the columns.
+/// Reads the fills of some columns. They come in an order in which each is behind those that it looks at, and otherwise in that of the columns.
 pub(super) fn resolve(written: Vec<(usize, toml::Table)>, columns: &[Column]) -> Result<Vec<Fill>, SchemaError> {
     let fills = written.into_iter().map(|(column, table)| {
         read(column, &table, columns)
@@ -235,7 +235,7 @@ false_values = ["no"]
     #[test]
     fn what_stands_in_is_a_sum_over_other_cells_inside_the_range() {
         let schema = Schema::asking("died ~ .", SCHEMA).unwrap();
-        // `bmi` looks at `age`, which stands behind it in the file.
+        // `bmi` looks at `age`, which is behind it in the file.
         assert_eq!(schema.fills().iter().map(super::Fill::column).collect::<Vec<_>>(), [1, 0]);
         let [age, bmi] = schema.fills() else { panic!("two") };
         let cells = |age: f64, weight: f64, ward: Cell, smoker: Cell| {

@@ -1,4 +1,4 @@
-//! Values that nobody has to protect, and test records among them.
+//! Values that no one has to protect, and test records among them.
 //!
 //! Held-out metrics are a release like any other unless the records they are computed on are public. The type says so:
 //! `metrics::evaluate` of dp-pvi-posterior takes only `Public` records, and what it returns,
@@ -41,10 +41,10 @@ impl Default for Extra {
     }
 }
 
-/// A value that nobody has to protect.
+/// A value that no one has to protect.
 ///
 /// # Privacy
-/// No mechanism stands between a `Public` value and the network. The one place that may declare a value public is the loader of public
+/// No mechanism is between a `Public` value and the network. The one place that may declare a value public is the loader of public
 /// files, which refuses data that has a privacy ledger; a test over the sources holds this.
 #[derive(Clone)]
 pub struct Public<T>(T);

@@ -17,7 +17,7 @@ use crate::Blanks;
 /// From here on a floating-point number does not know every whole number.
 const EXACT: u64 = 1 << 53;
 
-/// Why a cell names nobody.
+/// Why a cell names no one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoId {
     /// Nothing, or "not a number".
@@ -93,7 +93,7 @@ fn of_text(bytes: &[u8], read: fn(&str) -> Cow<'_, str>) -> Cow<'_, [u8]> {
 }
 
 /// Whether a cell's text is one that a schema lists: the same text or [`whole`] number; of truth values, which programs write as `true`, `True` and `TRUE`, without regard to
-/// capital letters. `decimal` stands before the decimals of the cell's numbers; those of the list have a point.
+/// capital letters. `decimal` is before the decimals of the cell's numbers; those of the list have a point.
 #[must_use]
 pub fn is_listed(listed: &[u8], text: &[u8], decimal: u8) -> bool {
     listed == text || whole(listed, b'.') == whole(text, decimal) || is_truth(text) && listed.eq_ignore_ascii_case(text)
@@ -121,7 +121,7 @@ pub(crate) fn is_truth(text: &[u8]) -> bool {
     text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false")
 }
 
-/// The digits of a whole number with decimals of 0; any other text as it is. `decimal` stands before the decimals.
+/// The digits of a whole number with decimals of 0; any other text as it is. `decimal` is before the decimals.
 #[must_use]
 pub fn whole(text: &[u8], decimal: u8) -> &[u8] {
     if text.last() != Some(&b'0') {
@@ -141,10 +141,10 @@ pub fn whole(text: &[u8], decimal: u8) -> &[u8] {
     if unsigned.iter().all(|byte| *byte == b'0') && unsigned.len() == 1 { unsigned } else { digits }
 }
 
-/// The id that a text is; `decimal` stands before the decimals of its source's numbers. See the [module](self).
+/// The id that a text is; `decimal` is before the decimals of its source's numbers. See the [module](self).
 ///
 /// # Errors
-/// It names nobody.
+/// It names no one.
 pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
     let text = read(text);
     if text.is_empty() || text.eq_ignore_ascii_case("nan") {
@@ -177,7 +177,7 @@ pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
 /// The id that a stored floating-point number is.
 ///
 /// # Errors
-/// It names nobody.
+/// It names no one.
 pub fn id_of(number: f64) -> Result<String, NoId> {
     #[allow(clippy::cast_precision_loss, reason = "2^53 is exact")]
     match number {
@@ -281,7 +281,7 @@ impl<'t> Spelled<'t> {
         is_number.then_some(Self { negative, before, after, exponent, by_program: has_decimals || signed })
     }
 
-    /// Digits without zeros at both ends, and the power of ten that stands behind them.
+    /// Digits without zeros at both ends, and the power of ten that is behind them.
     fn parts(&self) -> (String, i64) {
         let all = format!("{}{}", self.before, self.after);
         let digits = all.trim_end_matches('0');
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(read("a  b"), "a  b");
         assert_eq!(cell(b"\x0b a\x0b", Blanks::Trimmed).as_ref(), b"a");
         assert_eq!(cell(" A\u{308} ".as_bytes(), Blanks::Kept).as_ref(), " Ä ".as_bytes());
-        // No text: as it is, so that whoever reads it can say so.
+        // No text: as it is, so that anyone who reads it can say so.
         assert_eq!(cell(b" \xff ", Blanks::Trimmed).as_ref(), b" \xff ");
     }
 

@@ -12,7 +12,7 @@ use dp_pvi_privacy::mechanism::ShareSum;
 pub struct AggregatedLoss {
     /// h honest shares in every sum, server and summer apart.
     pub joint: PrivacyLoss,
-    /// All other shares known: server and summer collude, or everybody else does.
+    /// All other shares known: server and summer collude, or everyone else does.
     pub fallback: PrivacyLoss,
     /// h.
     pub honest: u32,

@@ -226,7 +226,7 @@ impl SignedCharter {
     /// Adds the signature of whichever party the key belongs to.
     ///
     /// # Errors
-    /// Unreadable, or the key is nobody's.
+    /// Unreadable, or the key is no one's.
     pub fn sign(&mut self, key: &SigningKey) -> Result<(), SecAggError> {
         let body: CharterBody = decode(&self.body, "the charter")?;
         let public = PublicKey::of(key);
@@ -267,7 +267,7 @@ impl SignedCharter {
     /// Adds a signature that a party made elsewhere.
     ///
     /// # Errors
-    /// Unreadable, nobody's key, or not that party's signature over this text.
+    /// Unreadable, no one's key, or not that party's signature over this text.
     pub fn attach(&mut self, party: &PublicKey, signature: &[u8]) -> Result<(), SecAggError> {
         let body = self.text()?;
         let position = parties(&body).position(|(_, key)| key == *party);
@@ -327,7 +327,7 @@ fn participants_root(members: &[Member]) -> Hash {
     Hash::of("dp-pvi secagg participants v1", &[&members])
 }
 
-/// What a site's own policy asks of any charter. A charter below a floor is refused, whoever signed it.
+/// Minimums that a site's policy asks of every charter. A charter below one of them is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Floors {

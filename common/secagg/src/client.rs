@@ -1,6 +1,6 @@
 //! A client's states: idle → accepted → sent → idle. A transition uses the old state up; the caller stores the new one first.
 //!
-//! The ledger's part stands between the arrows: RESERVE (with the header's hash) after [`Idle::accept`], COMMIT (with the outgoing
+//! The ledger's part is between the arrows: RESERVE (with the header's hash) after [`Idle::accept`], COMMIT (with the outgoing
 //! bytes) after [`Accepted::mask`]. One release for a (run, client, round), for ever, is the ledger's rule; this machine adds that the
 //! header fits the charter, the transcript and the model.
 
@@ -117,7 +117,7 @@ pub enum Settled {
 }
 
 impl Idle {
-    /// Where the client stands in the transcript.
+    /// Where the client is in the transcript.
     #[must_use]
     pub fn head(&self) -> Head {
         self.head
@@ -212,7 +212,7 @@ impl Sent {
     /// Checks the entry of the round: the chain, the header, the minimum, the summer's statement, the own commitment.
     ///
     /// # Errors
-    /// Any of them fails: the site must not take part in further rounds before somebody has looked at it.
+    /// Any of them fails: the site must not take part in further rounds before someone has looked at it.
     pub fn settle(self, client: &Client, entry: &SignedEntry) -> Result<(Idle, Settled), Box<Rejected<Self>>> {
         match settle(self.head, Some(self.header), Some(&self.commitment), client, entry) {
             Ok(settled) => Ok(settled),

@@ -10,14 +10,14 @@ use subtle::ConstantTimeEq;
 ///
 /// It binds: u cannot be exchanged later, nor be used under another header (which names the run and the round) or another name.
 ///
-/// It hides from everybody who does not hold the [`Salt`]. The summer needs that: it knows the mask, so without a salt it could guess
+/// It hides from everyone who does not hold the [`Salt`]. The summer needs that: it knows the mask, so without a salt it could guess
 /// the site's noised vector, mask the guess and compare. Only the server gets the salt, and the server does not know the mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Commitment(pub Hash);
 
 const DOMAIN: &[u8] = b"dp-pvi secagg commitment v2";
 
-/// 32 fresh bytes for one commitment. They travel to the server beside the masked vector, and to nobody else.
+/// 32 fresh bytes for one commitment. They go to the server beside the masked vector, and to no other party.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Salt(pub [u8; 32]);
 

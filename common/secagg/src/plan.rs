@@ -1,4 +1,4 @@
-//! The planner: which parameters fit together, before anybody signs anything.
+//! The planner: which parameters fit together, before anyone signs anything.
 //!
 //! With M sites of at most N terms of norm C, h honest survivors for whom the noise is sized and c colluders:
 //! * lattice γ = 2^k, C_int = ⌊C/γ⌋, a share's noise s = ⌈zC/(γ√h)⌉ (the gate's own integers, `ShareSum`);
@@ -6,7 +6,7 @@
 //! * rounding: each term loses less than γ a coordinate, all in the same direction at worst: loss = M·N·γ/(sγ√h), the worst
 //!   coherent bias over the noise's standard deviation;
 //! * s ≥ 2¹⁰, where a sum of discrete Gaussians is one for every purpose ([`crate::account::log10_tau_upper`]);
-//! * h = min(M − f − c, cap), U_min = h + c: whoever is missing, h honest shares are in every sum. The cap (20 unless the charter
+//! * h = min(M − f − c, cap), U_min = h + c: no matter which sites are missing, h honest shares are in every sum. The cap (20 unless the charter
 //!   raises it) is on trust: if all others are known, the loss is √h times larger in μ.
 
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate, Terms};
@@ -120,7 +120,7 @@ pub struct Plan {
     pub min_contributors: u32,
     /// Figures in the ring of 64 bits.
     pub figures: Figures,
-    /// √(M/h): standard deviation of the noise if nobody is missing, over what is asked for.
+    /// √(M/h): standard deviation of the noise with all sites present, over the required one.
     pub excess_noise: f64,
 }
 

@@ -236,7 +236,7 @@ impl Summing {
         }
         let sum = self.sum.clone().into_lattice(self.round.header.header().exponent);
         let charter = &self.round.charter;
-        // Nobody can say whose vector it was: a sum out of bounds names no one.
+        // No one can say whose vector it was: a sum out of bounds names no one.
         let sites = u32::try_from(self.contributors.members().len()).unwrap_or(u32::MAX);
         let bound = charter.plan(self.round.head.round).map(|plan| SumBound::of_shares(&plan.mechanism, sites));
         if !bound.is_ok_and(|bound| bound.admits(&sum.values)) {

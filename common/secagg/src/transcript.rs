@@ -45,7 +45,7 @@ impl Body for TranscriptEntry {
 /// An entry as it is published.
 pub type SignedEntry = Signed<TranscriptEntry>;
 
-/// Where a party stands in the transcript: the next round, and the hash that its header must name.
+/// Where a party is in the transcript: the next round, and the hash that its header must name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The round that is due.

@@ -80,7 +80,7 @@ impl Workers {
         let (done, end) = channel();
         let work = Box::new(move || {
             work();
-            // Nobody waits when the simulation is over.
+            // No one waits when the simulation is over.
             let _ = done.send(());
         });
         if let Some(queue) = &self.queue {

@@ -142,7 +142,7 @@ pub struct Outcome {
     pub traffic: Traffic,
     /// Hashes of the payloads that arrived for every release, whatever became of them.
     pub arrived: BTreeMap<ReleaseId, BTreeSet<Hash>>,
-    /// A failure of the server that nobody injected.
+    /// A failure of the server that was not injected.
     pub fault: Option<String>,
 }
 
@@ -264,21 +264,21 @@ impl Federation {
         let through = Rc::new(Cell::new(0));
         clock.spawn(supervise(Rc::clone(&host), clock.clone(), self.disk.clone(), self.fault_seed, faults.crash_server));
         let prices = Rc::new(self.prices);
-        let world =
-            World { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed, fault_seed: self.fault_seed, prices };
+        let machines =
+            Machines { clock: clock.clone(), start, host: Rc::clone(&host), faults, seed: self.seed, fault_seed: self.fault_seed, prices };
         for site in self.sites {
-            let (world, results, through) = (world.clone(), Rc::clone(&results), Rc::clone(&through));
+            let (machines, results, through) = (machines.clone(), Rc::clone(&results), Rc::clone(&through));
             clock.spawn(async move {
                 let client = site.client.clone();
-                let result = live(&world, site, &results).await;
+                let result = live(&machines, site, &results).await;
                 results.borrow_mut().sites.insert(client, result);
                 through.set(through.get() + 1);
             });
         }
         for (client, evaluation) in self.evaluators {
-            let (world, results, through) = (world.clone(), Rc::clone(&results), Rc::clone(&through));
+            let (machines, results, through) = (machines.clone(), Rc::clone(&results), Rc::clone(&through));
             clock.spawn(async move {
-                let result = world.evaluate(&client, evaluation).await;
+                let result = machines.evaluate(&client, evaluation).await;
                 results.borrow_mut().evaluators.insert(client, result);
                 through.set(through.get() + 1);
             });
@@ -312,7 +312,7 @@ struct Results {
 }
 
 #[derive(Clone)]
-struct World {
+struct Machines {
     clock: Executor,
     start: dp_pvi_protocol::time::Timestamp,
     host: Rc<RefCell<Host>>,
@@ -340,19 +340,19 @@ async fn supervise(host: Rc<RefCell<Host>>, clock: Executor, disk: ServerDisk, s
 }
 
 /// A site's lives: after every injected crash it starts again from its ledger.
-async fn live(world: &World, site: Site, results: &RefCell<Results>) -> Result<SiteOutcome, DriveError> {
-    let mut dice = stream(world.fault_seed, &format!("crash/{}", site.client), 0);
+async fn live(machines: &Machines, site: Site, results: &RefCell<Results>) -> Result<SiteOutcome, DriveError> {
+    let mut dice = stream(machines.fault_seed, &format!("crash/{}", site.client), 0);
     for life in 0.. {
-        if world.faults.crash_site > 0.0
-            && let Some((after, failure)) = crash_point(&mut dice, world.faults.crash_site)
+        if machines.faults.crash_site > 0.0
+            && let Some((after, failure)) = crash_point(&mut dice, machines.faults.crash_site)
         {
             site.disk.fail_after(after, failure);
         }
-        match world.site(&site, life).await {
+        match machines.site(&site, life).await {
             Err(DriveError::Site(SiteError::Ledger(LedgerError::Store(StoreError::Unavailable(_))))) => {
                 results.borrow_mut().crashes += 1;
                 let pause = RESTART + Duration::from_millis(u64::from(dice.next_u32() % 1000));
-                world.clock.sleep(pause).await;
+                machines.clock.sleep(pause).await;
             }
             result => return result,
         }
@@ -360,7 +360,7 @@ async fn live(world: &World, site: Site, results: &RefCell<Results>) -> Result<S
     unreachable!("the loop over lives ends by returning only")
 }
 
-impl World {
+impl Machines {
     fn identity(&self, client: &ClientId) -> Identity {
         Identity {
             federation: FEDERATION.into(),

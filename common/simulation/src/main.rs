@@ -80,7 +80,7 @@ enum Command {
         /// It is made where there is none. One folder for the same records, for ever.
         #[arg(long, value_name = "FOLDER", required_unless_present_any = ["plan", "no_ledger"], conflicts_with = "no_ledger")]
         ledger: Option<PathBuf>,
-        /// Write the charge nowhere: whoever uses the records again has to count what is printed.
+        /// Write the charge nowhere: anyone who uses the records again has to count what is printed.
         #[arg(long)]
         no_ledger: bool,
         /// epsilon that all selections of the ledger may cost together, instead of that of `[tune]`.
@@ -93,21 +93,21 @@ enum Command {
     /// Attacks the shipped updates with canaries, and prints what the attack proves beside what is claimed: exit code 1 where a claim is refuted.
     ///
     /// One row for every update, model, relation and kind of trust that a task may name. Each runs the shipped mechanism with the operating system's randomness in
-    /// two neighbouring worlds, with and without a canary (or with its opposite in its place). `mu A <= B` says: at least A is proved (95 % for the whole
-    /// table), B is what the accountant claims; "this pair" is the exact value for the two worlds that were run. More runs prove
+    /// two neighbouring data sets, with and without a canary (or with its opposite in its place). `mu A <= B` says: at least A is proved (95 % for the whole
+    /// table), B is what the accountant claims; "this pair" is the exact value for the two neighbours that were run. More runs prove
     /// more of it.
     /// A row is FLAGGED where a claim is refuted: in 50 runs of the whole table that happens to correct code with probability at most 1e-4.
     Audit {
         /// Only updates whose name begins so, for example "virtual-clients".
         #[arg(long)]
         update: Option<String>,
-        /// Runs of each of the two worlds of a row. Rows that repeat another one with other numbers, and slow ones, get a quarter or a sixteenth.
+        /// Runs of each of the two neighbours of a row. Rows that repeat another one with other numbers, and slow ones, get a quarter or a sixteenth.
         #[arg(long, default_value_t = 400, allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(40..))]
         trials: u32,
         /// Plants every known fault in turn, so many times, and says whether the audit sees it.
-        #[cfg(feature = "planted-bugs")]
+        #[cfg(feature = "fault-injection")]
         #[arg(long, value_name = "TIMES", num_args = 0..=1, default_missing_value = "1", conflicts_with = "update")]
-        planted: Option<u32>,
+        injected_faults: Option<u32>,
         /// Also writes the table as Markdown to this file.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
@@ -194,7 +194,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Whether the reader of standard output has seen enough. Of an audit that is cut off nobody knows whether it is passed.
+    /// Whether the reader of standard output has seen enough. Of an audit that is cut off no one knows whether it is passed.
     fn is_enough(&self, audit: bool) -> bool {
         matches!(self, Self::Print(error) | Self::Account(AccountError::Print(error)) if error.kind() == ErrorKind::BrokenPipe) && !audit
     }
@@ -259,8 +259,8 @@ fn main() -> ExitCode {
             let limits = Limits { epsilon: budget_epsilon, delta: budget_delta };
             choose(&file, &data, (!plan).then_some((book, limits)), &mut Printer { out: &mut out, format: arguments.format })
         }
-        #[cfg(feature = "planted-bugs")]
-        Command::Audit { planted: Some(times), trials, .. } => {
+        #[cfg(feature = "fault-injection")]
+        Command::Audit { injected_faults: Some(times), trials, .. } => {
             faults(times, trials, &mut Printer { out: &mut out, format: arguments.format })
         }
         Command::Audit { update, trials, output, quiet, .. } => {
@@ -371,7 +371,7 @@ fn run(experiment: Experiment, file: &Path, data: &Path, print: &mut Printer<'_>
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let bar = bar.clone();
                     if results.send((*seed, session.run(*seed, sites, move || bar.inc(1)))).is_err() {
-                        // Another run failed, or printing did: nobody waits for more.
+                        // Another run failed, or printing did: no one waits for more.
                         break;
                     }
                 }
@@ -412,7 +412,7 @@ struct HospitalLine<'a> {
 
 fn hospitals(output: &Path, options: Options, container: Container, print: &mut Printer<'_>) -> Result<(), Failure> {
     if container == Container::Parquet {
-        return told(&generate::write_columns(options, output)?.hospitals, output, print);
+        return print_hospitals(&generate::write_columns(options, output)?.hospitals, output, print);
     }
     let cohort = generate::hospitals(options)?;
     written(&cohort.files(), &cohort.truth.hospitals, output, print)
@@ -426,10 +426,10 @@ fn survival(output: &Path, options: Options, print: &mut Printer<'_>) -> Result<
 /// Writes generated files and says what they hold.
 fn written(files: &[(String, String)], hospitals: &[HospitalSummary], output: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
     generate::write(files, output)?;
-    told(hospitals, output, print)
+    print_hospitals(hospitals, output, print)
 }
 
-fn told(hospitals: &[HospitalSummary], output: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
+fn print_hospitals(hospitals: &[HospitalSummary], output: &Path, print: &mut Printer<'_>) -> Result<(), Failure> {
     for hospital in hospitals {
         if print.format == Format::Json {
             print.json(&HospitalLine { hospital: &hospital.name, rows: hospital.rows, events: hospital.events })?;
@@ -484,7 +484,10 @@ impl Attack<'_> {
         );
         if print.format == Format::Text {
             let trials = self.trials;
-            writeln!(print.out, "what about {trials} runs of each world prove (95 % for the whole table) <= what the accountant claims")?;
+            writeln!(
+                print.out,
+                "what about {trials} runs of each data set prove (95 % for the whole table) <= what the accountant claims"
+            )?;
         }
         // The rows go on where standard output is closed: the file may still be wanted.
         let mut printed = Ok(());
@@ -515,11 +518,11 @@ impl Attack<'_> {
     }
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "fault-injection")]
 fn faults(times: u32, trials: u32, print: &mut Printer<'_>) -> Result<(), Failure> {
     let mut wrong = 0;
     for _ in 0..times {
-        let outcomes = audit::planted::run(trials, |_| ())?;
+        let outcomes = audit::injected::run(trials, |_| ())?;
         for outcome in outcomes {
             wrong += usize::from(!outcome.right);
             if print.format == Format::Json {

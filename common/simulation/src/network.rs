@@ -574,7 +574,7 @@ impl SimulatedTransport {
         Err(TransportError::Unreachable("no answer".into()))
     }
 
-    /// Lets a request arrive within the next minute. Nobody hears its answer.
+    /// Lets a request arrive within the next minute. No one hears its answer.
     fn deliver_later(&mut self, request: Request) {
         let later = Duration::from_millis(u64::from(self.dice.next_u32() % 60_000));
         let (host, clock, client) = (Rc::clone(&self.host), self.clock.clone(), self.client.clone());

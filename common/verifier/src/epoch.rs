@@ -8,9 +8,9 @@ const SIDE: i32 = 800;
 const LAST: f64 = 1e200;
 
 /// Values, ascending, and their masses.
-pub(crate) struct Spread(Vec<(f64, f64)>);
+pub(crate) struct MassFunction(Vec<(f64, f64)>);
 
-impl Spread {
+impl MassFunction {
     /// No mass, at values that are dense where the mean of `count` variables e^{rz − r²/2} is.
     fn empty(r: f64, count: f64) -> Self {
         let (far, near) = (r * (10.0 + 0.5 * r), (100.0 * (r * r).exp() / count).sqrt());
@@ -74,7 +74,7 @@ impl Spread {
         if even == count { law } else { law.mean(&Self::single(r), even.into(), Self::empty(r, count.into())) }
     }
 
-    /// Losses with their masses, and the mass of infinite ones: of the world with the unit against the one without, or the reverse.
+    /// Losses with their masses, and the mass of infinite ones: of the data set with the unit against the one without, or the reverse.
     pub(crate) fn losses(&self, with: bool) -> (Vec<(Interval, Interval)>, Interval) {
         let all: Vec<_> = self.0.iter().map(|(value, mass)| (point(*value), point(*mass))).collect();
         let loss = |&(x, mass): &(Interval, Interval)| if with { (x.ln(), x * mass) } else { (-x.ln(), mass) };

@@ -1,6 +1,6 @@
 //! Pairs of distributions, and their losses on a grid: rounded so that the grid's law is worse than the pair's. Proof: [`crate::proof`], "Grids".
 
-use crate::{Refusal, epoch::Spread, interval::Interval, interval::point, normal::between, normal::upper};
+use crate::{Refusal, epoch::MassFunction, interval::Interval, interval::point, normal::between, normal::upper};
 
 /// What one step is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -135,7 +135,7 @@ impl Pair {
         let mut law = Law { masses: vec![0.0; (grid.high - grid.low + 1) as usize], low: grid.low };
         let (below, above) = match self.0 {
             Kind::Lattice => place(self.lattice(), grid, &mut law)?,
-            Kind::Epoch(with) => place(Spread::of(self.1, self.2 as u32).losses(with), grid, &mut law)?,
+            Kind::Epoch(with) => place(MassFunction::of(self.1, self.2 as u32).losses(with), grid, &mut law)?,
             // Both parts end where the loss is exactly 0.
             Kind::Symmetrised if grid.offset != 0.0 || grid.low > 0 || grid.high < 0 => return Err(Refusal::Grid),
             Kind::Symmetrised => {

@@ -23,7 +23,7 @@ fn named(name: &str) -> String {
     golden().into_iter().find(|(found, _)| found == name).unwrap().1
 }
 
-/// The same content under a seal that fits it: what somebody writes who knows the format.
+/// The same content under a seal that fits it: what someone writes who knows the format.
 fn sealed(text: &str) -> String {
     let body = text.rsplit_once(",\"seal\":").unwrap().0;
     let seal: String = Sha256::digest(body.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();

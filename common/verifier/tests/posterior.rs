@@ -176,7 +176,7 @@ fn a_false_claim_that_fits_everything_is_refused() {
     assert!(matches!(read(&file).unwrap().prove(), Err(Refusal::Claim(_))));
 }
 
-/// Whoever asks for help gets it, with every exit code that the program has.
+/// Anyone who asks for help gets it, with every exit code that the program has.
 #[test]
 fn help_names_the_files_and_the_exit_codes() {
     for flag in ["-h", "--help"] {

@@ -140,7 +140,7 @@ fn a_name_belongs_to_one_identity() {
     // Renewal under the same identity.
     authority.sign(&request(directory.path(), "lung-fed", "a", &first), now(), 30).unwrap();
     assert_eq!(authority.enrolled().clients[&id("a")].certificates.len(), 2);
-    // Somebody else under the same name, or for another federation.
+    // Someone else under the same name, or for another federation.
     assert_eq!(authority.sign(&request(directory.path(), "lung-fed", "a", &second), now(), 30).unwrap_err().code(), 4);
     assert_eq!(authority.sign(&request(directory.path(), "other", "b", &second), now(), 30).unwrap_err().code(), 4);
 
@@ -171,7 +171,7 @@ fn a_damaged_request_is_refused() {
     assert!(authority.enrolled().clients.is_empty());
 }
 
-/// How long clients are let in without a newer list is the federation's choice and nobody's certificate's.
+/// How long clients are let in without a newer list is the federation's choice and no one's certificate's.
 #[test]
 fn the_revocation_list_has_its_own_validity() {
     let directory = TempDir::new().unwrap();
@@ -247,7 +247,7 @@ fn a_signature_replaces_an_earlier_one_and_no_other_file() {
     let second = std::fs::read_to_string(&certificate).unwrap();
     assert_ne!(first, second);
 
-    // Of somebody else, by another authority, beside a key, a key, a request, nothing.
+    // Of someone else, by another authority, beside a key, a key, a request, nothing.
     let (_, of_b) = authority.sign(&request(directory.path(), "lung-fed", "b", &generate_identity().unwrap()), now(), 30).unwrap();
     let (_, foreign) = Authority::init(other.path(), &federation("lung-fed"), now()).unwrap().sign(&file, now(), 30).unwrap();
     let key = std::fs::read_to_string(directory.path().join(SERVER_KEY)).unwrap();
@@ -341,7 +341,7 @@ fn a_server_has_names_under_which_sites_accept_it() {
     authority.renew(now(), 90, None).unwrap();
     drop(authority);
 
-    // A list that somebody wrote into.
+    // A list that someone wrote into.
     let (list, certificate) = (directory.path().join(ENROLLED), directory.path().join(SERVER_PEM));
     let text = std::fs::read_to_string(&list).unwrap();
     std::fs::write(&list, text.replace("fed.example.org", "https://fed.example.org")).unwrap();

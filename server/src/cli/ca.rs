@@ -31,7 +31,7 @@ pub(super) enum CaCommand {
         /// Days that the server's certificate is valid.
         #[arg(long, default_value_t = 90, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=3650))]
         days: u16,
-        /// Days that a revocation list is valid: without a newer one (`ca renew`, or any other change) nobody is let in afterwards.
+        /// Days that a revocation list is valid: without a newer one (`ca renew`, or any other change) no one is let in afterwards.
         #[arg(long, default_value_t = 30, allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=366))]
         crl_days: u16,
     },

@@ -10,7 +10,7 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::text::{visible, visible_json};
 use dp_pvi_results::account::Question;
-use dp_pvi_results::forecast::Prospect;
+use dp_pvi_results::forecast::ForecastResult;
 use dp_pvi_results::forecast::rounds::Candidate;
 use serde_json::json;
 
@@ -32,14 +32,14 @@ pub(super) fn not_written(error: std::io::Error) -> ServerError {
     ServerError::Unavailable(Problem::said(message, error))
 }
 
-/// Whether what a run told was lost. A run goes on all the same, and says so at its end.
+/// Whether output of a run was lost because standard output took no more. The run goes on and reports it at its end.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Untold(Arc<Mutex<Option<ServerError>>>);
+pub(super) struct LostOutput(Arc<Mutex<Option<ServerError>>>);
 
-impl Untold {
+impl LostOutput {
     /// Notes what became of an event. A reader that went away has lost nothing: what it would have read is in the log and in the store.
-    pub(super) fn note(&self, told: Result<()>) {
-        if let Err(problem @ ServerError::Unavailable(_)) = told {
+    pub(super) fn note(&self, written: Result<()>) {
+        if let Err(problem @ ServerError::Unavailable(_)) = written {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
         }
     }
@@ -183,8 +183,8 @@ impl Output {
         if let Some(outcome) = snapshot.outcome {
             text += &format!("outcome    {}\n", name_of(&outcome));
         }
-        if let Some(standing) = &snapshot.standing {
-            text += &format!("{:<10} {}\n", "distance", visible(&standing.text()));
+        if let Some(convergence) = &snapshot.convergence {
+            text += &format!("{:<10} {}\n", "distance", visible(&convergence.text()));
         }
         if let Some(reason) = &snapshot.reason {
             text += &format!("{:<10} {}\n", "reason", visible(reason));
@@ -224,7 +224,7 @@ impl Output {
         tried: &[Candidate],
         credentials: &Credentials,
         warnings: &[String],
-        prospect: Option<&Prospect>,
+        predicted: Option<&ForecastResult>,
     ) -> Result<()> {
         let clients = credentials.enrolled.clients.iter().filter(|(_, member)| member.revoked.is_none());
         let reach = task.reach().ok().flatten();
@@ -242,7 +242,7 @@ impl Output {
                 "certificate_expires": rfc3339(credentials.expires.certificate),
                 "revocation_list_expires": rfc3339(credentials.expires.revocation_list),
                 "authority_expires": rfc3339(credentials.expires.authority),
-                "forecast": prospect,
+                "forecast": predicted,
                 "predictor": reach.map(|reach| json!({"range": reach.range(), "offset": reach.offset, "spread": reach.spread})),
                 "design": Coefficients::of(task).map(|coefficients| coefficients.json()),
                 "task": task,
@@ -274,7 +274,7 @@ impl Output {
             if names.is_empty() { "nobody yet".into() } else { names.join(", ") },
             rfc3339(credentials.expires.certificate),
             rfc3339(credentials.expires.revocation_list),
-            prospect.map(Prospect::text).unwrap_or_default(),
+            predicted.map(ForecastResult::text).unwrap_or_default(),
         );
         self.raw(text.as_bytes())
     }
@@ -346,7 +346,7 @@ impl Output {
         })
     }
 
-    /// Who is enrolled.
+    /// Enrolled names.
     pub(super) fn enrolled(self, enrolled: &Enrolled) -> Result<()> {
         for (client, member) in &enrolled.clients {
             let expires = member.certificates.last().map_or("–", |certificate| certificate.expires.as_str());
@@ -375,12 +375,12 @@ mod tests {
 
     #[test]
     fn a_run_whose_events_were_lost_says_so_at_its_end() {
-        let (told, full) = (|| Ok(()), || Err(not_written(ErrorKind::StorageFull.into())));
-        let untold = Untold::default();
-        untold.note(told());
+        let (written, full) = (|| Ok(()), || Err(not_written(ErrorKind::StorageFull.into())));
+        let untold = LostOutput::default();
+        untold.note(written());
         untold.after(Ok(())).unwrap();
         untold.note(full());
-        untold.note(told());
+        untold.note(written());
         assert_eq!(untold.after(Err(ServerError::Signal(15))).unwrap_err().code(), 143, "how the run ended says more");
         let lost = untold.after(Ok(())).unwrap_err();
         assert!(lost.code() == 12 && lost.to_string().contains("make room"), "{lost}");

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use dp_pvi_names::ClientId;
 use dp_pvi_programs::problem::Problem;
 
-use super::output::{Output, Untold};
+use super::output::{LostOutput, Output};
 use super::{block_on, signals};
 use crate::error::{Result, ServerError};
 use crate::summer::config::{self, SummerConfig};
@@ -64,7 +64,7 @@ pub(super) fn execute(command: SummerCommand, config: &Path, output: Output) -> 
         }
         SummerCommand::Run => {
             let config = SummerConfig::load(config)?;
-            let untold = Untold::default();
+            let untold = LostOutput::default();
             let noted = untold.clone();
             let events: EventSink = Arc::new(move |event| noted.note(output.summer_event(event)));
             let ended = block_on(async {

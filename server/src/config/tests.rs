@@ -97,7 +97,7 @@ fn mistakes_are_named() {
     assert!(message(GOOD, &[("DP_PVI__PHASES", "2")]).contains("DP_PVI__PHASES"));
 }
 
-/// Whoever reads the message looks into the file, where all is well: so the variable is named, whatever is wrong with its value.
+/// Anyone who reads the message looks into the file, where all is well: so the variable is named, whatever is wrong with its value.
 #[test]
 fn a_variable_that_cannot_be_read_is_named() {
     use std::os::unix::ffi::OsStringExt;

@@ -60,24 +60,24 @@ pub(crate) enum Begun {
 }
 
 /// A site's request for work: how much it has seen, and where the answer goes.
-pub(super) struct Ask {
+pub(super) struct WorkRequest {
     pub(super) seen: u32,
     pub(super) reply: Reply<Next>,
 }
 
 pub(super) enum Command {
     Hello { peer: Peer, hello: Signed<Hello>, reply: Reply<Greeting> },
-    Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>>, next: Option<Ask> },
+    Small { peer: Peer, update: Signed<Update>, payload: Vec<u8>, reply: Reply<Signed<Receipt>>, next: Option<WorkRequest> },
     Begin { peer: Peer, update: Signed<Update>, accept: Reply<Expected>, reply: Reply<Signed<Receipt>> },
     Stored { client: ClientId, update: Signed<Update>, reply: Reply<Signed<Receipt>> },
     NotTaken { client: ClientId, round: u32, problem: PayloadError },
     Consent { peer: Peer, signature: Vec<u8>, reply: Reply<()> },
     Summer(Presence),
     SummerReply { number: u64, reply: Box<SummerReply> },
-    SummerTold,
+    SummerNotified,
     Refuse { peer: Peer, refusal: Signed<Refusal>, reply: Reply<()> },
     Report { peer: Peer, report: Signed<MetricsReport>, reply: Reply<()> },
-    Next { peer: Peer, next: Ask },
+    Next { peer: Peer, next: WorkRequest },
     Control { control: Control, reply: Reply<()> },
     Stop { reply: Reply<()> },
     Enrolled(BTreeMap<ClientId, Enrolled>),
@@ -100,7 +100,7 @@ impl Command {
             Self::Stored { client, .. } | Self::NotTaken { client, .. } => Some(client),
             Self::Summer(_)
             | Self::SummerReply { .. }
-            | Self::SummerTold
+            | Self::SummerNotified
             | Self::Control { .. }
             | Self::Stop { .. }
             | Self::Enrolled(_)
@@ -162,7 +162,7 @@ impl EngineHandle {
         let (next, work) = next
             .map(|seen| {
                 let (reply, work) = Answer::new();
-                (Ask { seen, reply }, work)
+                (WorkRequest { seen, reply }, work)
             })
             .unzip();
         self.send(Command::Small { peer, update, payload, reply, next })?;
@@ -207,7 +207,7 @@ impl EngineHandle {
 
     /// The summer has been told that the run is over.
     pub(crate) fn summer_told(&self) {
-        drop(self.sender.send(Command::SummerTold));
+        drop(self.sender.send(Command::SummerNotified));
     }
 
     pub(crate) async fn refuse(&self, peer: Peer, refusal: Signed<Refusal>) -> Result<(), Refused> {
@@ -221,7 +221,7 @@ impl EngineHandle {
     /// Asks for work: answered when there is some for this client.
     pub(crate) fn next(&self, peer: Peer, seen: u32) -> Result<Answer<Next>, Refused> {
         let (reply, work) = Answer::new();
-        self.send(Command::Next { peer, next: Ask { seen, reply } })?;
+        self.send(Command::Next { peer, next: WorkRequest { seen, reply } })?;
         Ok(work)
     }
 
@@ -229,7 +229,7 @@ impl EngineHandle {
         self.ask(|reply| Command::Control { control, reply }).await
     }
 
-    /// Ends the run: where it stands then. Both are asked at once, because a server that nobody waits for ends right after its run.
+    /// Ends the run: where it stands then. Both are asked at once, because a server that no one waits for ends right after its run.
     pub(crate) async fn stop(&self) -> Result<Snapshot, Refused> {
         let ((stop, mut stopped), (status, mut snapshot)) = (Answer::new(), Answer::new());
         self.send(Command::Stop { reply: stop })?;

@@ -13,7 +13,7 @@ use dp_pvi_protocol::sum::PayloadError;
 use crate::clock;
 use crate::config::KeepUpdates;
 use crate::error::{Result, ServerError};
-use crate::shortage::patiently;
+use crate::resource_backoff::with_backoff;
 use crate::store::{PayloadStore, SmallPayload, Store, StoredRun, WriteError};
 use crate::telemetry::Telemetry;
 
@@ -27,7 +27,7 @@ pub(super) struct RunStore {
     updates: KeepUpdates,
     /// Records of the transaction in progress.
     fresh: Vec<Record>,
-    /// Small payloads of the transaction in progress that somebody may still read.
+    /// Small payloads of the transaction in progress that someone may still read.
     payloads: HashMap<(ClientId, Hash), Vec<u8>>,
     /// Payload of the small update that the protocol decides about now.
     offered: Option<SmallPayload>,
@@ -105,10 +105,10 @@ impl RunStore {
     pub(super) fn commit(&mut self) -> Result<Vec<Record>> {
         let (records, payloads) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.payloads));
         let telemetry = Arc::clone(&self.telemetry);
-        patiently(
+        with_backoff(
             &telemetry,
             "records could not be stored",
-            |error| matches!(error, ServerError::Shortage(_)),
+            |error| matches!(error, ServerError::Exhausted(_)),
             || self.write(&records, &payloads).inspect_err(|_| self.store.roll_back()),
         )?;
         if self.updates == KeepUpdates::OpenRound {
@@ -120,7 +120,7 @@ impl RunStore {
                 });
                 // Left-overs go at the next close or the next start.
                 if let Err(problem) = self.payload_store.retain_finished(&open.collect::<HashSet<_>>()) {
-                    self.telemetry.shortage("payloads that nobody needs any more could not be removed", &problem);
+                    self.telemetry.resource_exhausted("payloads that nobody needs any more could not be removed", &problem);
                 }
             }
         }

@@ -81,7 +81,7 @@ pub enum Event {
     },
     /// A site's update was not taken: it is none of a site that follows the protocol.
     NotTaken {
-        /// Who sent it.
+        /// The sender.
         client: ClientId,
         /// For which round.
         round: u32,
@@ -106,7 +106,7 @@ pub enum Event {
     },
     /// The run lost its quorum, or its summer: it goes on when what it lacks returns.
     Suspended {
-        /// The sites that it waits for; nobody where it waits for the summer.
+        /// The sites that it waits for; no one where it waits for the summer.
         waiting_for: Vec<ClientId>,
         /// It ends after this long.
         ends_in_seconds: u64,
@@ -141,10 +141,10 @@ pub(crate) struct Observer {
     asked: usize,
     /// Why sites sent no update the last time, and in which round.
     refusals: BTreeMap<ClientId, (u32, RefusalReason)>,
-    /// Last round whose refusal came too late and was told, by site: each is told once, however often it comes.
-    told_late: BTreeMap<ClientId, u32>,
-    /// Last round whose update was not taken and was told, by site.
-    told_wrong: BTreeMap<ClientId, u32>,
+    /// Last round whose late refusal was reported, by site: each is reported once, however often it comes.
+    reported_late: BTreeMap<ClientId, u32>,
+    /// Last round whose rejected update was reported, by site.
+    reported_wrong: BTreeMap<ClientId, u32>,
     /// Whether the run is over.
     ended: bool,
     /// How long a run may be suspended.
@@ -159,16 +159,16 @@ impl Observer {
             opened: None,
             asked: 0,
             refusals: BTreeMap::new(),
-            told_late: BTreeMap::new(),
-            told_wrong: BTreeMap::new(),
+            reported_late: BTreeMap::new(),
+            reported_wrong: BTreeMap::new(),
             ended: false,
             suspend_for,
         }
     }
 
-    /// A payload was refused: told once a round, however often it comes.
+    /// A payload was refused: reported once a round, however often it comes.
     pub(crate) fn not_taken(&mut self, client: &ClientId, round: u32, problem: PayloadError) {
-        if self.told_wrong.insert(client.clone(), round) != Some(round) {
+        if self.reported_wrong.insert(client.clone(), round) != Some(round) {
             debug!(%client, round, %problem, "the update of this site is not taken");
             (self.events)(&Event::NotTaken { client: client.clone(), round, reason: problem.to_string() });
         }
@@ -203,10 +203,10 @@ impl Observer {
     pub(crate) fn too_late(&mut self, client: &ClientId, refusal: &Signed<Refusal>) {
         let Ok(refusal) = refusal.peek() else { return };
         let round = refusal.release.round;
-        if self.told_late.get(client).is_some_and(|told| *told >= round) {
+        if self.reported_late.get(client).is_some_and(|reported| *reported >= round) {
             return;
         }
-        self.told_late.insert(client.clone(), round);
+        self.reported_late.insert(client.clone(), round);
         let when = if self.ended { "after the run had ended" } else { "after its round had closed" };
         warn!(%client, round, reason = name_of(&refusal.reason), "a site's refusal came {when}; it changes nothing");
     }

@@ -1,4 +1,4 @@
-//! Where a run stands, for people and programs.
+//! State of a run, for people and programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Presence;
 use crate::error::name_of;
-use crate::export::Standing;
+use crate::export::ConvergenceStatus;
 
-/// Where a run stands. Everything in it is public.
+/// State of a run. Everything in it is public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Name of the task.
@@ -33,8 +33,8 @@ pub struct Snapshot {
     pub visits: u32,
     /// Rounds that the task has, where all sites work at once; elsewhere that depends on the sites.
     pub rounds_planned: Option<u32>,
-    /// How far the run is from where its released sums lead, where a round has closed and nobody else asks at the moment.
-    pub standing: Option<Standing>,
+    /// How far the run is from where its released sums lead, where a round has closed and no one else asks at the moment.
+    pub convergence: Option<ConvergenceStatus>,
     /// Order of work, in words.
     pub schedule: String,
     /// Whose turn it is.
@@ -45,7 +45,7 @@ pub struct Snapshot {
     pub deadline_in_seconds: Option<u64>,
     /// How the run ended.
     pub outcome: Option<RunOutcome>,
-    /// Who joined.
+    /// Clients that joined.
     pub members: Vec<MemberView>,
     /// Enrolled clients that have not joined, with their parts.
     pub absent: BTreeMap<ClientId, Role>,
@@ -87,7 +87,7 @@ impl SummerView {
     }
 }
 
-/// A hello that was refused. The client was told the same.
+/// A refused hello, with the reason that the client got.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedHello {
     /// Why, in at most [`RefusedHello::LONGEST`] characters.
@@ -165,7 +165,7 @@ impl Snapshot {
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
         let mut names: Vec<&str> = self.waiting_for.iter().map(ClientId::as_str).collect();
-        // Before the first round the charter needs it as it needs the sites; an ended run needs nobody.
+        // Before the first round the charter needs it as it needs the sites; an ended run needs no one.
         let needed = match self.stage.as_str() {
             "gathering" => self.summer.as_ref().is_some_and(|summer| summer.state == Presence::Gone),
             "ended" => false,
@@ -214,11 +214,11 @@ impl MemberView {
 
 /// What the engine knows of the clients beside the run's records.
 pub(super) struct Presences<'a> {
-    /// Who is enrolled.
+    /// Enrolled names.
     pub(super) enrolled: &'a BTreeMap<ClientId, Role>,
     /// When each was heard last.
     pub(super) heard: &'a BTreeMap<ClientId, Instant>,
-    /// Who waits for work on an open stream.
+    /// Clients that wait for work on an open stream.
     pub(super) waiting: BTreeSet<&'a ClientId>,
     /// Whose hello was refused.
     pub(super) refused: &'a RefusedHellos,
@@ -279,7 +279,7 @@ pub(super) fn of(coordinator: &Coordinator, summer: Option<(Presence, bool)>, pr
             ScheduleSpec::Synchronous { rounds } => Some(rounds),
             ScheduleSpec::Sequential { .. } | ScheduleSpec::Asynchronous { .. } => None,
         },
-        standing: None,
+        convergence: None,
         schedule: task.schedule.to_string(),
         turn,
         waiting_for,

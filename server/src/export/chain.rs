@@ -1,7 +1,7 @@
 //! Whether stored records are the signed chain of a run.
 //!
 //! The server signs the header of every round. A header names the hash of λ and of the entry before it; an entry names its header, the
-//! updates that are in its sum, and the hash of λ′. So the signature of a header, or of the header that nobody answers at the end, is
+//! updates that are in its sum, and the hash of λ′. So the signature of a header, or of the header that no one answers at the end, is
 //! over everything that happened before it. What a client said is checked with the identity key under which it is enrolled.
 
 use std::collections::{BTreeMap, HashSet};

@@ -77,7 +77,7 @@ impl Releases {
     }
 }
 
-/// The numbers that a payload stands for. What is masked is no site's vector, and nobody asks for it.
+/// The numbers of a payload. A masked payload is no site's vector and is never asked for.
 fn numbers_of(kind: PayloadKind, bytes: &[u8]) -> Vec<f64> {
     let (words, _) = bytes.as_chunks::<8>();
     match kind {

@@ -72,7 +72,7 @@ impl Aggregation for AggregationService {
 struct Stream {
     service: AggregationService,
     caller: ConnectedPeer,
-    /// Before the frames: whoever sees their end finds that this one is not at work any more.
+    /// Before the frames: anyone who sees their end finds that this one is not at work any more.
     _at_work: AtWork,
     answers: Streaming<v1::SummerFrame>,
     frames: mpsc::Sender<Result<v1::QuestionFrame, Status>>,
@@ -84,7 +84,7 @@ impl Stream {
     async fn serve(mut self) {
         self.service.service.engine.summer(Presence::Connected);
         if let Err(status) = self.exchange().await {
-            // Nobody reads it where the connection is gone.
+            // No one reads it where the connection is gone.
             drop(self.frames.send(Err(status)).await);
         }
         // The stream that took over has said that the summer is here.
@@ -132,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// What the one before is told, if anybody is still there: then two of them run.
+    /// What the one before is told, if anyone is still there: then two of them run.
     fn taken_over(&self) -> Status {
         let others = self.service.service.clients.others(&self.service.summer, self.caller.connection).join(", ");
         let message = format!(

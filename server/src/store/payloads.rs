@@ -16,7 +16,7 @@ use dp_pvi_protocol::sum::{PayloadCheck, PayloadError};
 
 use crate::error::{Result, ServerError};
 use crate::files::create_private_directory;
-use crate::shortage::{passes, patiently};
+use crate::resource_backoff::{passes, with_backoff};
 use crate::telemetry::Telemetry;
 
 /// Start of the names of files that are not complete.
@@ -71,7 +71,7 @@ impl PayloadStore {
         sink: &mut dyn FnMut(&[u8]) -> std::result::Result<(), PayloadError>,
     ) -> std::result::Result<(), WriteError> {
         let path = self.path(client, update);
-        let mut file = patiently(telemetry, "a payload could not be read", passes, || File::open(&path))?;
+        let mut file = with_backoff(telemetry, "a payload could not be read", passes, || File::open(&path))?;
         let mut buffer = vec![0; READ_BYTES];
         loop {
             let read = file.read(&mut buffer)?;

@@ -61,7 +61,7 @@ impl Reader {
         record(&self.connection, &self.path, run, seq, Vectors::Read)
     }
 
-    /// Looks for what the checks of single records cannot see: rows that are gone, or stand in another place than they were written to.
+    /// Looks for what the checks of single records cannot see: rows that are gone, or are in another place than they were written to.
     ///
     /// # Errors
     /// [`ServerError::Corrupt`], or the database does not answer.

@@ -118,7 +118,7 @@ fn make_room(connection: &Connection, path: &Path) -> Result<()> {
     }
 }
 
-/// Looks for rows that are gone or stand in another place than they were written to: a run that has lost its last records is no shorter
+/// Looks for rows that are gone or are in another place than they were written to: a run that has lost its last records is no shorter
 /// run. What a row holds is checked where it is read.
 ///
 /// # Errors

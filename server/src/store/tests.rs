@@ -122,19 +122,19 @@ fn a_full_disk_loses_nothing_that_was_committed() {
     assert_eq!(all(&store, &run), [paused(1), paused(2)]);
 }
 
-/// A full disk is a shortage like any other: the transaction is tried again until somebody has made room, and then holds every record.
+/// A full disk is an exhausted resource like any other: the transaction is tried again until someone has made room, and then holds every record.
 #[test]
-fn weakness_3_a_full_disk_delays_and_loses_nothing() {
+fn a_full_disk_delays_and_loses_nothing() {
     let directory = TempDir::new().unwrap();
     let mut store = Store::open(&directory.path().join("state.db")).unwrap();
     let run = store.create_run(run_id()).unwrap();
     store.limit_pages(24).unwrap();
     let telemetry = crate::telemetry::Telemetry::new();
     let mut tries = 0;
-    let stored = crate::shortage::patiently(
+    let stored = crate::resource_backoff::with_backoff(
         &telemetry,
         "records could not be stored",
-        |error| matches!(error, ServerError::Shortage(_)),
+        |error| matches!(error, ServerError::Exhausted(_)),
         || {
             tries += 1;
             if tries == 3 {
@@ -146,17 +146,17 @@ fn weakness_3_a_full_disk_delays_and_loses_nothing() {
         },
     );
     stored.unwrap();
-    assert_eq!((tries, telemetry.shortages.get()), (3, 2));
+    assert_eq!((tries, telemetry.resource_exhaustions.get()), (3, 2));
     assert_eq!(all(&store, &run), [paused(1), closed(0, &[1.0; 50_000])]);
 }
 
-/// What the system's other shortages are to this store: a lack of memory and of descriptors waits, a disk that fails does not.
+/// What the other exhausted resources are to this store: a lack of memory and of descriptors waits, a disk that fails does not.
 #[test]
-fn weakness_3_only_what_somebody_gives_back_is_waited_for() {
+fn only_what_somebody_gives_back_is_waited_for() {
     use rusqlite::ffi;
     let of = |code| {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-        matches!(super::sqlite_error(std::path::Path::new("state.db"), &error), ServerError::Shortage(_))
+        matches!(super::sqlite_error(std::path::Path::new("state.db"), &error), ServerError::Exhausted(_))
     };
     assert!([ffi::SQLITE_NOMEM, ffi::SQLITE_CANTOPEN, ffi::SQLITE_FULL].map(of).iter().all(|waits| *waits));
     assert!([ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_READONLY, ffi::SQLITE_PERM, ffi::SQLITE_CORRUPT].map(of).iter().all(|waits| !*waits));
@@ -206,7 +206,7 @@ fn damaged_records_are_noticed() {
     assert!(matches!(store.record(&run, 1), Err(ServerError::Corrupt(_))));
 }
 
-/// A posterior that was changed on the disk, a record that is gone and one that stands elsewhere are no part of a run.
+/// A posterior that was changed on the disk, a record that is gone and one that is elsewhere are no part of a run.
 #[test]
 fn changed_vectors_and_missing_rows_are_noticed() {
     let changes: [(&str, bool); 6] = [

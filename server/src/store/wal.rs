@@ -7,10 +7,10 @@
 //! * *The index.* SQLite keeps how far the log is committed in a file beside it (`-shm`), after the log was flushed. It outlives the process, not
 //!   a loss of power.
 //! * *A later transaction.* A transaction is written after the one before it was flushed. So a frame that follows a commit shows that this commit was
-//!   complete. A frame's checksum continues that of the frame before it, which stands in that frame: so frames after a damaged one are known
+//!   complete. A frame's checksum continues that of the frame before it, which is in that frame: so frames after a damaged one are known
 //!   as frames of this log.
 //!
-//! Without either (a loss of power, and damage in the very last transaction) damage cannot be told from a write that was cut off.
+//! Without either (a loss of power, and damage in the very last transaction) damage cannot be distinguished from a write that was cut off.
 //!
 //! The formats are those of SQLite's documents "WAL-mode File Format" and "Database File Format", section 4.
 
@@ -31,7 +31,7 @@ const FRAME_HEADER: usize = 24;
 const MAGIC: u32 = 0x377f_0682;
 const INDEX_VERSION: u32 = 3_007_000;
 /// A reader looks again at most this often: a server beside it may write into the log meanwhile. Damage stays where it is.
-const LOOKS: u32 = 8;
+const TRIES: u32 = 8;
 
 /// What is in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(super) enum Log {
 pub(crate) fn check(path: &Path) -> Result<()> {
     let log = || look(path).map_err(|e| ServerError::unavailable(&beside(path, "-wal"), e));
     let mut found = log()?;
-    for _ in 0..LOOKS {
+    for _ in 0..TRIES {
         if !matches!(found, Log::Damaged { .. }) {
             break;
         }
@@ -75,7 +75,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
             tracing::warn!(
                 database = %path.display(),
                 pages = cut_off,
-                "the last write to the database was cut off; it is dropped, and nobody was told of it"
+                "the last write to the database was cut off; it is dropped, and it was never acknowledged"
             );
             Ok(())
         }
@@ -210,7 +210,7 @@ pub(super) fn look(path: &Path) -> io::Result<Log> {
 struct Scan {
     order: Order,
     salts: [u32; 2],
-    /// Checksum of the frame before, as it stands there and as it was computed: they differ in a damaged frame.
+    /// Checksum of the frame before, as it is there and as it was computed: they differ in a damaged frame.
     before: [[u32; 2]; 2],
     /// No damaged frame so far.
     intact: bool,

@@ -166,7 +166,7 @@ impl Raw {
     }
 }
 
-/// `host:port`, where an IPv6 address stands in brackets.
+/// `host:port`, where an IPv6 address is in brackets.
 fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

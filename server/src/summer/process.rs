@@ -8,7 +8,7 @@ use dp_pvi_privacy::noise::SecureNoise;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_proto::summer::FromServer;
 use dp_pvi_protocol::aggregation::summer::SummerNode;
-use dp_pvi_protocol::aggregation::{Ask, SummerReply, SummerRequest};
+use dp_pvi_protocol::aggregation::{SummerCall, SummerReply, SummerRequest};
 use dp_pvi_protocol::message::RunOutcome;
 use dp_pvi_protocol::time::Backoff;
 use dp_pvi_secagg::charter::Floors;
@@ -94,7 +94,7 @@ pub async fn run(config: SummerConfig, events: EventSink, shutdown: impl Future<
 
 /// Keeps a line to the server, and works on it until a run has ended.
 async fn serve(config: &SummerConfig, credentials: &Credentials, answers: &Answers) -> Result<RunOutcome> {
-    // Whoever starts both waits no longer for a server that ended with an error.
+    // Anyone who starts both waits no longer for a server that ended with an error.
     let mut patience = config.reconnect.min(FIRST_CONTACT);
     let (mut last, mut away) = (clock::instant(), Duration::ZERO);
     let mut failures = 0;
@@ -173,13 +173,13 @@ impl Answers {
                 (request, reply)
             })
             .await?;
-        self.tell(&request, &reply);
+        self.report(&request, &reply);
         Ok(reply)
     }
 
     /// This summer's own policy: what the charter's rules leave to the parties.
     fn allowed(&self, request: &SummerRequest) -> std::result::Result<(), String> {
-        if request.ask != Ask::Sign {
+        if request.ask != SummerCall::Sign {
             return Ok(());
         }
         let body = request.charter.text().map_err(|e| e.to_string())?;
@@ -190,7 +190,7 @@ impl Answers {
     }
 
     /// Events of an answer.
-    fn tell(&self, request: &SummerRequest, reply: &SummerReply) {
+    fn report(&self, request: &SummerRequest, reply: &SummerReply) {
         let event = match (&request.ask, reply) {
             (_, SummerReply::Refused(reason) | SummerReply::Never(reason)) => {
                 warn!(reason, "refused");
@@ -200,18 +200,18 @@ impl Answers {
                 warn!(%client, "this site's seed cannot be opened");
                 Event::Refused { reason: format!("the seed of {client} cannot be opened") }
             }
-            (Ask::Sign, _) => {
+            (SummerCall::Sign, _) => {
                 let Ok(body) = request.charter.text() else { return };
                 let charter = request.charter.hash().to_string();
                 let sites: Vec<ClientId> = body.members.iter().map(|member| member.id.clone()).collect();
                 info!(charter, run = body.run.number, sites = sites.len(), "charter signed");
                 Event::CharterSigned { charter, run: body.run.number, sites, min_contributors: body.min_contributors }
             }
-            (Ask::Close(close), _) => {
+            (SummerCall::Close(close), _) => {
                 info!(round = close.round, contributors = close.uploads.len(), "round closed");
                 Event::RoundClosed { round: close.round, contributors: close.uploads.len() }
             }
-            (Ask::Offer { .. } | Ask::Countersign(_), _) => {
+            (SummerCall::Offer { .. } | SummerCall::Countersign(_), _) => {
                 debug!("a round's key or header was signed");
                 return;
             }

@@ -3,7 +3,7 @@
 //! # What keeps a round closed
 //!
 //! The database says which rounds are closed, and a database can be restored from a copy. So the key lives here, in a folder that no
-//! backup may hold, and four things stand between a copy and a second closing:
+//! backup may hold, and four things are between a copy and a second closing:
 //!
 //! 1. The key of a closed round is overwritten and removed before the answer leaves, and `destroyed` says so durably before that. A
 //!    restored database finds no key.
@@ -16,7 +16,7 @@
 //!
 //! What remains: a file system that is rolled back as a whole under the same boot (a snapshot of a volume, or of a machine with its memory)
 //! while the process is down, and disks that keep overwritten blocks. Put the vault on a memory file system to exclude the first without
-//! trusting anybody's care; a restart of the machine then costs the open round, as it does anyway.
+//! trusting anyone's care; a restart of the machine then costs the open round, as it does anyway.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

@@ -171,7 +171,7 @@ async fn an_expired_revocation_list_is_called_by_its_name() {
         problem.code() == 6 && problem.to_string().contains("crl.pem has expired") && problem.to_string().contains("ca renew"),
         "{problem}"
     );
-    // One that runs already lets nobody in any more, and the client is told what has expired.
+    // One that runs already lets no one in any more, and the client is told what has expired.
     std::fs::write(fed.path("tls/crl.pem"), &crl).unwrap();
     let server = fed.start().await;
     fed.member("a").join(server.address).await;
@@ -268,7 +268,7 @@ async fn whose_certificate_has_expired_is_said_on_both_sides() {
     server.kill();
 }
 
-/// Weeks before, everything an operator looks at says so, and everybody is still let in.
+/// Weeks before, everything an operator looks at says so, and everyone is still let in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ends_are_told_weeks_before_wherever_an_operator_looks() {
     let fed = Fed::new(2, &Plan::default());
@@ -343,7 +343,7 @@ async fn one_name_has_few_connections() {
 
 /// Calls of one client far beyond its share are refused, and the others are served as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn weakness_5_a_flood_of_calls_is_cut_off() {
+async fn a_flood_of_calls_is_cut_off() {
     let fed = Fed::new(2, &Plan::default());
     let server = fed.start().await;
     let mut flood = fed.member("a").join(server.address).await;

@@ -36,7 +36,7 @@ fn results(config: &Config, folder: &Path) -> Result<[String; 3], ServerError> {
     Ok([exported.posterior, exported.report, transcript].map(|file| std::fs::read_to_string(file).unwrap()))
 }
 
-/// Where bytes stand in a file.
+/// Where bytes are in a file.
 fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
     (0..file.len() - bytes.len()).filter(|at| file[*at..].starts_with(bytes)).collect()
 }
@@ -154,7 +154,7 @@ async fn a_changed_payload_ends_the_server_and_not_the_posterior() {
 /// What a server wrote may be other bytes when it reads them again, without a restart in between: they are held against the signed update at the
 /// moment in which they are summed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn weakness_4_bytes_that_change_under_a_running_server_are_noticed_where_they_are_used() {
+async fn bytes_that_change_under_a_running_server_are_noticed_where_they_are_used() {
     // So many that a payload is a file of its own: small ones stay in memory until their round is closed.
     let fed = Fed::new(2, &Plan { columns: 6000, rounds: 3, ..Plan::default() });
     let server = Process::spawn(&fed, &[]);

@@ -29,7 +29,7 @@ fn in_process() -> Fed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn weakness_8_every_answer_forbids_scripts_and_other_names_are_refused() {
+async fn every_answer_forbids_scripts_and_other_names_are_refused() {
     let fed = in_process();
     let server = fed.start().await;
     let address = server.running.as_ref().unwrap().http.unwrap();
@@ -73,7 +73,7 @@ async fn requests_have_limits_of_length_and_time() {
     let endless = talk(address, b"GET /healthz HTTP/1.1\r\nHost: lo");
     let answer = tokio::time::timeout(Duration::from_secs(120), endless).await.expect("the connection is closed");
     assert_eq!(answer.find("200 OK"), None);
-    // One answer, and the connection is over: nobody holds it.
+    // One answer, and the connection is over: no one holds it.
     let two = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(talk(address, two).await.matches("HTTP/1.1 200").count(), 1);
     let _ = server.terminate().await;
@@ -100,7 +100,7 @@ async fn unfinished_requests_do_not_end_a_run() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         });
-        // The flood stands before the sites come.
+        // The flood is before the sites come.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let mut sites = [fed.member("a").join(server.address).await, fed.member("b").join(server.address).await];
         let values = vec![0.5; sites[0].coordinates];

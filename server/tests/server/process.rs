@@ -552,7 +552,7 @@ fn check_writes_the_task_that_every_plan_reads() {
     assert_eq!(std::fs::read(&file).unwrap(), fed.task().to_bytes());
 }
 
-/// A site that is enrolled and stands in no list of effects would be refused at its hello; `check` says so before anybody starts.
+/// A site that is enrolled and is in no list of effects would be refused at its hello; `check` says so before anyone starts.
 #[test]
 fn check_compares_the_list_of_effects_with_the_sites_that_are_enrolled() {
     let fed = Fed::new(2, &Plan::default());
@@ -622,7 +622,7 @@ impl Drop for Child {
     }
 }
 
-/// Whoever gets at the memory all the same does not find the seed in every frame that the key went through.
+/// Anyone who gets at the memory all the same does not find the seed in every frame that the key went through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_identity_seed_is_in_few_places() {
     let fed = Fed::new(2, &Plan::default());

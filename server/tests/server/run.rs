@@ -135,7 +135,7 @@ async fn bad_messages_change_nothing() {
     let mut a = fed.member("a").connect(server.address).await.unwrap();
     // No hello yet.
     assert!(rejected(&a.next().await.unwrap_err(), Rejection::HelloFirst));
-    // Signed as somebody else, for another federation, role, TLS key, or task.
+    // Signed as someone else, for another federation, role, TLS key, or task.
     let good = a.hello_body();
     let mut body = good.clone();
     body.client = ClientId::new("b").unwrap();
@@ -229,7 +229,7 @@ async fn a_look_leaves_the_running_client_alone() {
     let mut a = first.join(server.address).await;
     let mut b = fed.member("b").join(server.address).await;
     let mut look = second.connect(server.address).await.unwrap();
-    let body = Hello { intent: Intent::Look, ..look.hello_body() };
+    let body = Hello { intent: Intent::Observe, ..look.hello_body() };
     look.say(&body).await.unwrap();
     let start = a.round().await;
     let (update, bytes) = a.update(&start, &delta(0, 4));
@@ -260,7 +260,7 @@ async fn a_late_update_is_excluded_and_a_lost_quorum_ends_the_run_in_the_end() {
     assert_eq!(second.entries[0].included.len(), 2);
     let receipt = c.send(&late, &delta(2, 4)).await.unwrap();
     assert_eq!(receipt.outcome, ReceiptOutcome::Excluded);
-    // Nobody answers the second round.
+    // No one answers the second round.
     let end = a.finished().await;
     assert_eq!(end.outcome, RunOutcome::QuorumLost);
     b.finished().await;
@@ -289,9 +289,9 @@ async fn an_operator_pauses_resumes_and_stops() {
     let snapshot = ask(&state, Request::Status).await.unwrap();
     assert_eq!((snapshot.stage.as_str(), snapshot.rounds_closed), ("paused", 1));
     assert_eq!(snapshot.progress(), "1 closed of 5 planned");
-    let standing = snapshot.standing.unwrap();
-    assert_eq!((standing.rounds, standing.verdict, standing.overall), (1, None, None));
-    assert!(standing.text().contains("after round 1: Not known, because no noise was added"), "{}", standing.text());
+    let convergence = snapshot.convergence.unwrap();
+    assert_eq!((convergence.rounds, convergence.verdict, convergence.overall), (1, None, None));
+    assert!(convergence.text().contains("after round 1: Not known, because no noise was added"), "{}", convergence.text());
     ask(&state, Request::Resume).await.unwrap();
     a.round().await;
     let snapshot = ask(&state, Request::Stop).await.unwrap();

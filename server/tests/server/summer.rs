@@ -90,7 +90,7 @@ async fn two_summers_are_told_of(fed: &crate::support::Fed, certificate: &str, k
         .stderr(fs::File::create(&log).unwrap())
         .spawn();
     let server = Process::from_child(child.unwrap());
-    // Nobody is waited for in silence.
+    // No one is waited for in silence.
     let state: serde_json::Value = serde_json::from_str(&fed.status()).unwrap();
     assert_eq!(state["summer"], serde_json::json!({"state": "gone", "last_round": null, "asked": false}), "{state}");
     let status =
@@ -230,7 +230,7 @@ fn without(request: &CloseRequest, site: usize) -> CloseRequest {
 enum Failure {
     /// Nothing is written.
     Before,
-    /// It is written, and nobody hears of it.
+    /// It is written, and no one hears of it.
     After,
 }
 
@@ -402,7 +402,7 @@ fn a_crash_at_every_write_leaves_one_closing_of_every_round() {
     }
 }
 
-/// T2.2 on a real disk. Copies of the database alone and of database and vault together, taken at every state of a round, come back
+/// On a real disk. Copies of the database alone and of database and vault together, taken at every state of a round, come back
 /// after the round was closed.
 #[test]
 fn a_restored_copy_closes_no_round_again() {
@@ -488,9 +488,9 @@ fn another_program_s_database_is_refused_and_a_changed_record_is_found() {
     assert!(error.to_string().contains("other bytes"), "{error}");
 }
 
-/// Nobody but the summer's user may change its folders, its database, or the folder of a charter's keys; a foreign owner is refused, too.
+/// No one but the summer's user may change its folders, its database, or the folder of a charter's keys; a foreign owner is refused, too.
 #[test]
-fn weakness_6_the_summer_s_folders_are_its_own() {
+fn the_summer_s_folders_are_its_own() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let folders = Folders::new();
     drop(folders.parts());

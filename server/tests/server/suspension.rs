@@ -31,7 +31,7 @@ async fn a_server_that_was_killed_for_longer_than_a_deadline_goes_on() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     let server = Process::spawn(&fed, &[]);
     let mut again = both(&fed, &server).await;
-    // The same round under the same header; nobody was late.
+    // The same round under the same header; no one was late.
     let start = again[1].round().await;
     assert_eq!(start.header, first.header);
     assert_eq!(again[1].send(&start, &VALUES).await.unwrap().outcome, ReceiptOutcome::Stored);

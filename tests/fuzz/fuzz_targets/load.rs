@@ -2,7 +2,7 @@
 use dp_pvi_tests::fuzz;
 
 /// libFuzzer's hook ends the process at every panic. The Parquet library panics over some damaged files, and the loader makes an error of that; what
-/// nobody catches ends the process all the same.
+/// no one catches ends the process all the same.
 fn start() {
     drop(std::panic::take_hook());
     std::panic::set_hook(Box::new(|_| ()));

@@ -198,7 +198,7 @@ fn read_header(part: &[u8], charter: &Charter) -> Option<VerifiedHeader> {
     postcard::from_bytes::<SignedHeader>(part).ok()?.open(charter).ok()
 }
 
-/// A run in which everybody does what it should: sums of small numbers.
+/// A run in which everyone does what it should: sums of small numbers.
 pub(super) fn played() -> Run {
     let mut run = Run::new();
     let all = NAMES.map(client);

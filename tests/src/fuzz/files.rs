@@ -156,7 +156,7 @@ pub(super) fn documents() -> Vec<Vec<u8>> {
     vec![document(Vec::new()), document(vec![statement(&task, &site, 1).expect("the task has a price")])]
 }
 
-/// A `posterior.json` from somebody else, and a transcript.
+/// A `posterior.json` from someone else, and a transcript.
 pub(super) fn read_documents(bytes: &[u8]) {
     drop(Posterior::read(bytes, Some(bytes)));
     if let Some(Ok(document)) = text(bytes).map(PosteriorDocument::from_json) {

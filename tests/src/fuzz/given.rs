@@ -77,7 +77,7 @@ pub(super) fn ids() -> Vec<Vec<u8>> {
     (0..).zip(texts).map(|(mark, text): (u8, &str)| [&[mark], text.as_bytes()].concat()).collect()
 }
 
-/// A cell that names somebody. It has one form, which is its own form; ids that are equal are near each other; a number is one id however it is spelled.
+/// A cell that names someone. It has one form, which is its own form; ids that are equal are near each other; a number is one id however it is spelled.
 pub(super) fn read_ids(bytes: &[u8]) {
     let mut input = Input(bytes);
     let decimal = if input.byte() % 4 == 3 { b',' } else { b'.' };

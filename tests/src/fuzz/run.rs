@@ -71,7 +71,7 @@ pub(super) fn settings(task: &ResolvedTask) -> Settings {
     federation.settings_of(1)
 }
 
-/// Runs in which everybody joins, some answer, and some lie.
+/// Runs in which everyone joins, some answer, and some lie.
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     // Bytes in the order in which `run` and its steps read them; edge 7 is the number 100, edge 2 the largest.
     let declares = |who: u8, units: u8| vec![0, who, units, 0, 0, 7, 0];
@@ -88,7 +88,7 @@ pub(super) fn played() -> Vec<Record> {
     play(&mut Input(&seeds()[0][..])).disk.records()
 }
 
-struct World {
+struct Machines {
     server: Server<ServerDisk>,
     disk: ServerDisk,
     now: Timestamp,
@@ -123,11 +123,11 @@ pub(super) fn answered<T>(result: Result<T, ServeError>) -> Option<T> {
     }
 }
 
-impl World {
+impl Machines {
     fn hello(&mut self, who: &ClientId, input: &mut Input<'_>) {
         let role = if who.as_str() == NAMES[2] { Role::Evaluator } else { Role::Site };
         let units = input.number();
-        let intent = if input.byte() & 7 == 7 { Intent::Look } else { Intent::Join };
+        let intent = if input.byte() & 7 == 7 { Intent::Observe } else { Intent::Join };
         let software = String::from_utf8_lossy(input.take(1)).into_owned();
         let seq = input.number();
         let hello = Hello {
@@ -218,16 +218,16 @@ pub(super) fn run(bytes: &[u8]) {
         write_result(aggregated::run_id(), &records);
         return;
     }
-    let world = play(&mut input);
-    write_result(world.server.coordinator().run(), &world.disk.records());
+    let machines = play(&mut input);
+    write_result(machines.server.coordinator().run(), &machines.disk.records());
 }
 
-fn play(input: &mut Input<'_>) -> World {
+fn play(input: &mut Input<'_>) -> Machines {
     let task = task(input.byte());
     let disk = ServerDisk::default();
     let coordinator = Coordinator::restore(settings(&task), Vec::new()).expect("a new run");
-    let mut world = World { server: Server::new(coordinator, disk.clone()), disk, now: Timestamp::from_millis(1_000_000) };
-    answered(world.server.tick(world.now));
+    let mut machines = Machines { server: Server::new(coordinator, disk.clone()), disk, now: Timestamp::from_millis(1_000_000) };
+    answered(machines.server.tick(machines.now));
     // Longer inputs say nothing new, and each step costs signatures.
     for _ in 0..60 {
         if input.0.is_empty() {
@@ -235,18 +235,18 @@ fn play(input: &mut Input<'_>) -> World {
         }
         let (step, who) = (input.byte() % 6, client(NAMES[usize::from(input.byte()) % NAMES.len()]));
         match step {
-            0 | 5 => world.hello(&who, input),
-            1 => world.refuse(&who, input),
-            2 => world.submit(&who, input),
-            3 => world.report(&who, input),
+            0 | 5 => machines.hello(&who, input),
+            1 => machines.refuse(&who, input),
+            2 => machines.submit(&who, input),
+            3 => machines.report(&who, input),
             _ => {
-                world.now = world.now.plus(Duration::from_secs(20));
-                answered(world.server.tick(world.now));
+                machines.now = machines.now.plus(Duration::from_secs(20));
+                answered(machines.server.tick(machines.now));
             }
         }
     }
-    answered(world.server.stop(world.now));
-    world
+    answered(machines.server.stop(machines.now));
+    machines
 }
 
 /// Writes the records to a real database, and exports them: whatever was said, there is a result.

@@ -6,7 +6,7 @@ use dp_pvi_accounting::{Delta, DpEvent, Epsilon, PrivacyUnit, Relation};
 use dp_pvi_names::{Hash, ReleaseId, RunId};
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::{Budget, Extra, LedgerIdentity, LedgerStore, RowSigner, StoreError, StoredRow, decoders};
-use dp_pvi_programs::ledger::{SecondPlace, SqliteLedger, ViewStore};
+use dp_pvi_programs::ledger::{RollbackGuard, SqliteLedger, ViewStore};
 use dp_pvi_protocol::coordinator::{Coordinator, Record};
 use dp_pvi_protocol::driver::Server;
 use dp_pvi_protocol::time::Timestamp;
@@ -93,12 +93,12 @@ fn release(round: u32) -> ReleaseId {
     ReleaseId { run: RunId { task: Hash([1; 32]), number: 1 }, client: client("alpha"), round }
 }
 
-/// A real ledger of a few releases: its rows, its file, and its second place.
+/// A real ledger of a few releases: its rows, its file, and its rollback guard.
 pub(super) fn ledgers() -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (path, place) = (folder.path().join("ledger"), folder.path().join("head"));
     let store = SqliteLedger::create(&path).expect("a new ledger").expect("there was none");
-    let ledger = Ledger::open(store, key(), identity(), budget()).and_then(|ledger| ledger.kept_in(SecondPlace::at(&place)));
+    let ledger = Ledger::open(store, key(), identity(), budget()).and_then(|ledger| ledger.kept_in(RollbackGuard::at(&place)));
     let mut ledger = ledger.expect("a new ledger");
     for round in 0..3 {
         drop(ledger.reserve(&release(round), &DpEvent::NonPrivate, Hash([2; 32])).expect("the budget is infinite"));
@@ -113,7 +113,7 @@ pub(super) fn ledgers() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Rows, attachments, states, the second place, and the ledger's file itself.
+/// Rows, attachments, states, the rollback guard, and the ledger's file itself.
 pub(super) fn read_ledgers(bytes: &[u8]) {
     let mut input = Input(bytes);
     match input.byte() % 5 {
@@ -132,8 +132,8 @@ pub(super) fn read_ledgers(bytes: &[u8]) {
         2 => decoders::read_state(Unsealed, input.0),
         3 => {
             let path = files::written("head", input.0);
-            drop(SecondPlace::at(&path).head(&Trusting));
-            drop(SecondPlace::at(&path).head(&key()));
+            drop(RollbackGuard::at(&path).head(&Trusting));
+            drop(RollbackGuard::at(&path).head(&key()));
         }
         _ => {
             let path = files::written("ledger", input.0);

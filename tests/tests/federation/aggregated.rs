@@ -221,7 +221,7 @@ fn a_charter_is_approved_by_hand_where_the_policy_says_so() {
     check_books(&federation, &sites);
 }
 
-/// A summer that a site does not know, or a floor that the charter does not meet: that site signs nothing, and no round opens for anybody.
+/// A summer that a site does not know, or a floor that the charter does not meet: that site signs nothing, and no round opens for anyone.
 #[test]
 fn a_site_that_pins_another_summer_signs_nothing() {
     let sites = sites(60);

@@ -119,7 +119,7 @@ fn killed_servers_and_summers_cost_a_run_nothing() {
 }
 
 /// A server that goes on from an old copy would open closed rounds once more, for other models or other sets of sites: the summer signs no second
-/// header for a round, the sites send nothing, and everybody says why.
+/// header for a round, the sites send nothing, and everyone says why.
 #[test]
 fn a_server_from_an_old_copy_gets_nothing_from_summer_or_sites() {
     let (mut federation, sites) = federation();
@@ -131,7 +131,7 @@ fn a_server_from_an_old_copy_gets_nothing_from_summer_or_sites() {
     let mut server = federation.start_server();
     wait_for_rounds(&server.process, 2);
     server.process.kill();
-    // Whoever has reserved by now has sent, or will send the same bytes for ever. (What was on its way to a site when the server died takes a moment.)
+    // Anyone who has reserved by now has sent, or will send the same bytes for ever. (What was on its way to a site when the server died takes a moment.)
     let computed = |clients: &[Process]| -> Vec<u64> {
         clients.iter().map(|c| c.events().iter().filter(|e| e["event"] == "training").count() as u64).collect()
     };
@@ -164,7 +164,7 @@ fn a_server_from_an_old_copy_gets_nothing_from_summer_or_sites() {
 #[test]
 fn a_summer_from_an_old_copy_of_its_database_answers_no_closed_round_again() {
     let (mut federation, sites) = federation();
-    // Nobody waits for it: the run ends as soon as the summer has said so.
+    // No one waits for it: the run ends as soon as the summer has said so.
     federation.server_environment.insert("DP_PVI__PHASES__UPDATE_DEADLINE".into(), "600s".into());
     let (mut server, mut summer, mut clients) = start(&mut federation, &sites);
     let (state, old) = (federation.home("summer").join("state"), federation.home("summer").join("old-copy"));

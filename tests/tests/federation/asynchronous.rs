@@ -108,7 +108,7 @@ fn book(home: &Path, document: &PosteriorDocument) -> Book {
     Book { answers, factor, charged: reserved.len() }
 }
 
-/// Ledgers and transcript say the same; λ = λ0 + Σ λ_m; no update is later than the task allows; nobody was charged for more than his visits.
+/// Ledgers and transcript say the same; λ = λ0 + Σ λ_m; no update is later than the task allows; no one was charged for more than his visits.
 /// Gives the rounds by which each included update was late.
 fn check_books(federation: &Federation, sites: &[Party]) -> Vec<u64> {
     statements_cover_ledgers(federation);
@@ -181,7 +181,7 @@ fn sites_of_different_speed_end_at_the_optimum_of_all_records() {
     assert!((all - 2..=all).contains(&late.len()), "{} of {all} updates", late.len());
     let some = late.iter().filter(|late| **late > 0).count();
     let rounds = document(&federation).rounds;
-    // Nobody waited for everybody.
+    // No one waited for everyone.
     assert!(some > late.len() / 20 && rounds > SWEEPS, "{some} late updates in {rounds} rounds");
     let document = document(&federation);
     for (found, expected) in document.natural_parameters.iter().zip(optimum(&federation, &document, &sites)) {
@@ -219,7 +219,7 @@ fn a_site_that_is_killed_anywhere_is_charged_once_a_visit() {
     }
 }
 
-/// A site that is away holds nobody up for longer than one deadline, and where it comes back its books balance.
+/// A site that is away holds no one up for longer than one deadline, and where it comes back its books balance.
 #[test]
 fn a_site_that_is_away_costs_one_deadline() {
     const SWEEPS: u32 = 8;

@@ -1,4 +1,4 @@
-//! What a site's ledger refuses, seen from outside: T1.2 (budget), T1.3 (an old copy of the ledger), T1.6 (disk full).
+//! What a site's ledger refuses, seen from outside: budget, an old copy of the ledger, disk full.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn budget(federation: &Federation, site: &str) -> Value {
     serde_json::from_str(&run(&mut federation.client_command(site, &["budget", "show", "--format", "json"]))).unwrap()
 }
 
-/// T1.2: a budget for one run. A second one is refused before its first round: the server gets a refusal with a public reason and not one byte of an update, and the client ends
+/// A budget for one run. A second one is refused before its first round: the server gets a refusal with a public reason and not one byte of an update, and the client ends
 /// with code 8.
 #[test]
 fn the_run_after_the_last_that_the_budget_pays_is_refused() {
@@ -92,7 +92,7 @@ fn a_federation_in_which_all_sites_refuse_ends_by_itself() {
     }
 }
 
-/// T1.2, two servers: a data set has one ledger, whoever asks. While one client works with it a second one cannot open it, and
+/// Two servers: a data set has one ledger, whoever asks. While one client works with it a second one cannot open it, and
 /// what both servers got together is what the budget paid for.
 #[test]
 fn two_servers_cannot_spend_one_budget_twice() {
@@ -140,7 +140,7 @@ fn copy_ledger(from: &Path, to: &Path) {
     }
 }
 
-/// T1.3: a ledger from three rounds back is refused with code 11, and nothing is sent; by the second place, and where that is put back, too, by
+/// A ledger from three rounds back is refused with code 11, and nothing is sent; by the rollback guard, and where that is put back, too, by
 /// what the server saw.
 /// `DP_PVI_ROLLBACKS` sets the number of repetitions.
 #[test]
@@ -165,7 +165,7 @@ fn an_old_copy_of_the_ledger_is_refused() {
         fs::copy(&head, kept.join("site-1.head")).unwrap();
         run_until_receipt(3);
         copy_ledger(&kept, &data);
-        // Whoever puts both places back is noticed by the server alone.
+        // Anyone who puts both places back is noticed by the server alone.
         let server_alone = repetition % 3 != 0;
         if server_alone {
             fs::copy(kept.join("site-1.head"), &head).unwrap();
@@ -219,7 +219,7 @@ fn a_copy_of_one_file_pays_for_nothing_twice() {
     assert!(client.events().iter().all(|e| e["event"] != "sending"));
 }
 
-/// T1.6: the disk is full when the update is to be committed (here: a limit on the size of files). Nothing is sent, the client ends with
+/// The disk is full when the update is to be committed (here: a limit on the size of files). Nothing is sent, the client ends with
 /// code 12, and when there is room again the run goes on under the same reservation: nothing is charged twice.
 #[test]
 fn a_full_disk_at_the_commit_sends_nothing_and_costs_nothing_more() {

@@ -1,4 +1,4 @@
-//! The certificate of a posterior, from the server that writes it to the site that compares it with its ledger; and everything that somebody
+//! The certificate of a posterior, from the server that writes it to the site that compares it with its ledger; and everything that someone
 //! who writes such files could change.
 
 use std::fs;
@@ -213,7 +213,7 @@ fn a_posterior_carries_its_certificate_and_what_was_changed_is_refused() {
     run(Command::new(binary("dp-pvi-client")).args(["predict", "--posterior"]).arg(&earlier).arg("--data").arg(&data));
 }
 
-/// Attack A7: an old copy of the ledger and of its second place, under a coordinator that remembers nothing. Any copy of a posterior knows better.
+/// An old copy of the ledger and of its rollback guard, under a coordinator that remembers nothing. Any copy of a posterior knows better.
 #[test]
 fn a_posterior_shows_that_a_copy_of_a_ledger_is_old() {
     let (federation, parties) = federation(&task("replace-one"), 300);

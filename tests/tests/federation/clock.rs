@@ -1,4 +1,4 @@
-//! T1.6, clock half: a site whose clock jumps by a year forth and back spends what every other site spends, and releases nothing twice.
+//! Clock half: a site whose clock jumps by a year forth and back spends what every other site spends, and releases nothing twice.
 //! The site is put together from the client's own parts, with another clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};

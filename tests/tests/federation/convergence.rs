@@ -61,10 +61,10 @@ fn status_says_how_far_the_run_is() {
     let paused = || json(&run(&mut federation.server_command(&["status", "--format", "json"])));
     server.process.wait_until("the run is paused", |_| (paused()["stage"] == "paused").then_some(()));
     let status = paused();
-    assert_eq!((&status["rounds_planned"], &status["rounds_closed"]), (&ROUNDS.into(), &status["standing"]["rounds"]), "{status}");
+    assert_eq!((&status["rounds_planned"], &status["rounds_closed"]), (&ROUNDS.into(), &status["convergence"]["rounds"]), "{status}");
     run(&mut federation.server_command(&["export"]));
     let convergence = json(&serde_json::to_string(&document(&federation).convergence).unwrap());
-    assert_eq!((&status["standing"]["verdict"], &status["standing"]["overall"]), (&convergence["verdict"], &convergence["overall"]));
+    assert_eq!((&status["convergence"]["verdict"], &status["convergence"]["overall"]), (&convergence["verdict"], &convergence["overall"]));
     let text = run(&mut federation.server_command(&["status"]));
     let rounds = status["rounds_closed"].as_u64().unwrap();
     assert!(text.contains(&format!("{rounds} closed of {ROUNDS} planned")), "{text}");
@@ -73,7 +73,7 @@ fn status_says_how_far_the_run_is() {
     drop(clients);
 }
 
-/// The server makes a number of it before anybody is asked, and another process finds the same one.
+/// The server makes a number of it before anyone is asked, and another process finds the same one.
 #[test]
 fn rounds_that_a_forecast_chooses_are_a_number_of_the_task() {
     let (federation, _) = federation("local", "expected_units = 300\nexpected_sites = 4", 0);
@@ -89,7 +89,7 @@ fn rounds_that_a_forecast_chooses_are_a_number_of_the_task() {
     assert_eq!(check()["task_hash"], first["task_hash"], "the same task as if a person had written the number");
 }
 
-/// Everybody ends in order, and statement and books say what the plan costs.
+/// Everyone ends in order, and statement and books say what the plan costs.
 fn ends_early(trust: &str) {
     let (federation, sites) = federation(trust, RULE, 0);
     let mut server = federation.start_server();
@@ -109,7 +109,7 @@ fn ends_early(trust: &str) {
     }
     let report = fs::read_to_string(federation.home("server").join("results/report.html")).unwrap();
     assert!(report.contains("ended by the rule of the task"));
-    // What an outsider needs to find the same: states with their hashes, and how many units everybody declared.
+    // What an outsider needs to find the same: states with their hashes, and how many units everyone declared.
     let transcript = federation.home("server").join("transcript");
     run(&mut federation.server_command(&["export", "--transcript", transcript.to_str().unwrap()]));
     let lines: Vec<Value> = fs::read_to_string(&transcript).unwrap().lines().map(json).collect();

@@ -1,4 +1,4 @@
-//! T1.1: a site that is killed at any arrow of its ledger, and started again, spends nothing twice and never sends two different
+//! A site that is killed at any arrow of its ledger, and started again, spends nothing twice and never sends two different
 //! updates under one name. The site that is killed runs the shipped client with a ledger store that ends the process (as `kill -9`
 //! would: no destructor, no flush) at a chosen append.
 //!
@@ -24,7 +24,7 @@ fn check(point: CrashPoint) {
 }
 
 /// Seeds differ in the schedule, in the visit at which the site is killed, and in how often.
-/// `options` stand in `[pvi]`.
+/// `options` are in `[pvi]`.
 fn once(point: CrashPoint, seed: u32, options: &str) {
     let schedule = if seed.is_multiple_of(2) { Schedule::Synchronous(VISITS) } else { Schedule::Sequential(VISITS) };
     let task = Task { schedule, ..Task::default() };
@@ -60,7 +60,7 @@ fn once(point: CrashPoint, seed: u32, options: &str) {
 
     let rounds: Vec<_> = server.process.events().into_iter().filter(|e| e["event"] == "round-closed").collect();
     assert!(rounds.iter().all(|r| r["outcome"] == "complete"), "{} seed {seed}: {rounds:?}", point.name());
-    // What the ledgers say: every visit charged once, the same as at the site that nobody disturbed.
+    // What the ledgers say: every visit charged once, the same as at the site that no one disturbed.
     let budget = |site: &str| -> Value {
         serde_json::from_str(&run(&mut federation.client_command(site, &["budget", "show", "--format", "json"]))).unwrap()
     };

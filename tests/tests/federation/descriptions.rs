@@ -420,7 +420,7 @@ fn what_is_postgresql_s_own_is_told_by_more_than_its_schema() {
     assert!(refused().contains("not PostgreSQL's own stand in the schema pg_catalog"), "{}", refused());
 }
 
-/// `varchar` has no order of its own until somebody makes one, and no question is answered by it.
+/// `varchar` has no order of its own until someone makes one, and no question is answered by it.
 #[test]
 fn an_order_of_the_site_s_own_decides_about_no_row() {
     let folder = tempfile::tempdir().unwrap();
@@ -447,7 +447,7 @@ fn an_order_of_the_site_s_own_decides_about_no_row() {
     assert_eq!(rows(&database), before);
 }
 
-/// Nobody puts another table in the place of one between the look at the catalogue and the reading, and a table that is filled anew meanwhile is the old one or the new one.
+/// No one puts another table in the place of one between the look at the catalogue and the reading, and a table that is filled anew meanwhile is the old one or the new one.
 #[test]
 fn tables_stay_as_they_are_while_they_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -461,7 +461,7 @@ fn tables_stay_as_they_are_while_they_are_read() {
     let database = database(folder.path(), &postgres, "postgres");
     let [one, two] = ["1", "2"].map(|events| BTreeMap::from([("1".to_owned(), vec![format!("{{unit: \"1\", events: \"{events}\"}}")])]));
     assert_eq!(rows(&database), one);
-    // A transaction empties and fills a table: the reading waits for it, and sees what it left; not the empty table that was never there for anybody.
+    // A transaction empties and fills a table: the reading waits for it, and sees what it left; not the empty table that was never there for anyone.
     std::thread::scope(|scope| {
         let loading = scope.spawn(|| {
             postgres.sql("postgres", "BEGIN; LOCK TABLE event IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2); TRUNCATE event; INSERT INTO event VALUES (1), (1); COMMIT");

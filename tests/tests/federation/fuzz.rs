@@ -69,7 +69,7 @@ macro_rules! targets {
         })*
 
         #[test]
-        fn weakness_2_every_decoder_has_a_target_and_a_program() {
+        fn every_decoder_has_a_target_and_a_program() {
             let tested = [$(stringify!($name)),*];
             for target in TARGETS {
                 assert!(tested.contains(&target.name), "{} is not tested here", target.name);

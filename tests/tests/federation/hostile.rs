@@ -1,4 +1,4 @@
-//! T6.1 and T6.2: what a hostile client can send, and what the server makes of it: refused, the state as it was, other clients unharmed.
+//! What a hostile client can send, and what the server makes of it: refused, the state as it was, other clients unharmed.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -73,7 +73,7 @@ fn false_updates_are_refused_and_change_nothing() {
             assert_eq!(state(&federation), before, "{what} changed the state");
         }
 
-        // An update of the right form is taken (nobody can see whether it is true), the same bytes get the same receipt, and other
+        // An update of the right form is taken (no one can see whether it is true), the same bytes get the same receipt, and other
         // bytes under the same name are refused.
         let receipt = liar.submit(&good).await.unwrap();
         assert_eq!(liar.submit(&good).await.unwrap(), receipt);
@@ -194,7 +194,7 @@ fn only_tls_1_3_with_a_valid_certificate_is_let_in() {
     let long_ago = time::OffsetDateTime::now_utc() - time::Duration::days(180);
     let (_, expired) = Authority::open(&tls).unwrap().sign(&request, long_ago, 30).unwrap();
     assert!(with_certificate(&federation, &server, &expired).is_err(), "an expired certificate");
-    // The authority wrote an expired revocation list with it: nobody is let in while the status of certificates is unknown.
+    // The authority wrote an expired revocation list with it: no one is let in while the status of certificates is unknown.
     server.process.wait_until("it has read the expired list", |_| welcomed(&probe, &server.address).err());
     run(Command::new(binary("dp-pvi-server")).args(["ca", "renew", "--ca"]).arg(&tls));
     server.process.wait_until("it has read the new list", |_| welcomed(&probe, &server.address).ok());
@@ -205,7 +205,7 @@ fn only_tls_1_3_with_a_valid_certificate_is_let_in() {
     run(Command::new(binary("dp-pvi-server")).args(["ca", "revoke", "site-3", "--ca"]).arg(&tls));
     server.process.wait_until("it refuses the revoked site", |_| welcomed(&federation.home("site-3"), &server.address).err());
 
-    // Everybody else is served.
+    // Everyone else is served.
     let mut clients: Vec<_> = sites.iter().map(|s| federation.start_client(&s.name, &server.address)).collect();
     clients.iter_mut().for_each(|c| c.expect(0));
     server.process.expect(0);
@@ -281,7 +281,7 @@ fn one_question() -> impl futures_util::Stream<Item = dp_pvi_proto::v1::SiteFram
     futures_util::stream::iter([dp_pvi_proto::client::next(0)]).chain(futures_util::stream::pending())
 }
 
-/// T6.2: ten megabytes of header and ten thousand streams from one client: the server stays below 256 MB, and the others' rounds close.
+/// Ten megabytes of header and ten thousand streams from one client: the server stays below 256 MB, and the others' rounds close.
 #[test]
 fn floods_of_one_client_do_not_stop_the_others() {
     const STREAMS: usize = 10_000;
@@ -346,7 +346,7 @@ fn floods_of_one_client_do_not_stop_the_others() {
     assert_eq!(server.process.events().iter().filter(with_two).count(), 3, "every round closed with the two others");
 }
 
-/// T6.2 without a certificate: a thousand connections that never speak, renewed as they are closed. Clients still come in, and the run
+/// Without a certificate: a thousand connections that never speak, renewed as they are closed. Clients still come in, and the run
 /// ends.
 #[test]
 fn silent_connections_of_strangers_do_not_keep_clients_out() {

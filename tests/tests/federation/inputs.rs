@@ -84,7 +84,7 @@ fn one_fault_has_one_code_in_all_programs() {
     fails(&mut federation.client_command("site-1", &["data", "inspect"]), 10);
 }
 
-/// A file in another encoding is told with its line and what to do, whoever reads it; what stands there is not.
+/// A file in another encoding is told with its line and what to do, whoever reads it; what is there is not.
 #[test]
 fn a_configuration_that_is_no_utf8_is_told_with_its_line() {
     let (federation, _) = small(1);
@@ -140,7 +140,7 @@ fn a_key_that_does_not_exist_is_named() {
 type Case<'a> = (&'a str, &'a dyn Fn(&str) -> String, &'a [&'a str]);
 
 /// What `check` says names file, row and column, and never the value. What is wrong with the file as a whole keeps a run from starting;
-/// what is wrong with a record does not: nobody outside could tell.
+/// what is wrong with a record does not: no one outside could tell.
 #[test]
 fn data_that_does_not_fit_is_rejected_by_row_and_column() {
     let cases: [(Case<'_>, bool); 6] = [

@@ -23,7 +23,7 @@ mod personal;
 mod postgres;
 mod private;
 mod programs;
+mod resource_exhaustion;
 mod rogue_database;
-mod shortage;
 mod site_bytes;
 mod survival;

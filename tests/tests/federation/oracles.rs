@@ -1,5 +1,5 @@
 //! Fits over real gRPC beside those of other programs, on the records of the golden file: without protection and with a wide prior a federation ends where `nnet::multinom`,
-//! `MASS::polr`, `glm`, `survival::survreg`, a maximum of the t density, `lme4::glmer` and `mgcv::gam` do. Their fits stand in the file (`regression.json`, key `oracle`), with the
+//! `MASS::polr`, `glm`, `survival::survreg`, a maximum of the t density, `lme4::glmer` and `mgcv::gam` do. Their fits are in the file (`regression.json`, key `oracle`), with the
 //! largest distance in posterior standard deviations that a mean may have from a maximum. Where the file is missing, the test says so and is skipped.
 
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! The posterior for a site's own eyes, after runs of real processes: what it is made of, who can read it, and that nobody takes it for anything else.
+//! The posterior for a site alone, after runs of real processes: what it is made of, who can read it, and that no one takes it for anything else.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -201,7 +201,7 @@ fn rows_that_change_between_two_visits_change_nothing() {
     assert!(rows_on_disk(&of_databases, &first.name).is_empty());
 }
 
-/// Nobody listens at the server's address: had a client come so far as to call it, it would wait there.
+/// No one listens at the server's address: had a client come so far as to call it, it would wait there.
 #[test]
 fn what_is_wrong_with_a_database_ends_the_program_before_the_hello() {
     let task = task(Schedule::Synchronous(1));

@@ -221,7 +221,7 @@ fn looking_at_a_task_leaves_server_and_ledger_as_they_were() {
         ask(&["approve", plan["task"].as_str().unwrap()]);
         assert_eq!(json(&ask(&["budget", "show", "--format", "json"]))["releases"], 0);
     }
-    // Nobody is there: nothing opened, although everybody looked.
+    // No one is there: nothing opened, although everyone looked.
     std::thread::sleep(std::time::Duration::from_millis(500));
     let events = server.process.events();
     assert!(events.iter().all(|e| e["event"] == "listening"), "{events:?}");
@@ -231,7 +231,7 @@ fn looking_at_a_task_leaves_server_and_ledger_as_they_were() {
     statements_cover_ledgers(&federation);
 }
 
-/// One file for everybody: what the coordinator's `check` writes and prints is what every `plan` reads, and it is the server's task.
+/// One file for everyone: what the coordinator's `check` writes and prints is what every `plan` reads, and it is the server's task.
 #[test]
 fn every_plan_reads_what_check_writes() {
     let task = Task { schedule: Schedule::Synchronous(3), ..Task::default() };

@@ -73,7 +73,7 @@ missing = "drop"
 /// A record that the schema itself drops.
 const DROPPED: &str = "40,surgery,,no";
 
-/// What may stand in one line of a file.
+/// What may be in one line of a file.
 fn spoiled() -> Vec<(&'static str, Vec<u8>)> {
     let text = |what, row: &str| (what, row.as_bytes().to_vec());
     vec![
@@ -393,7 +393,7 @@ fn what_a_site_sends_has_one_shape_whatever_a_record_holds() {
     }
 }
 
-/// The same with a person as the unit: a record whose id cannot be read belongs to nobody.
+/// The same with a person as the unit: a record whose id cannot be read belongs to no one.
 #[test]
 fn what_a_site_sends_has_one_shape_whatever_an_id_is() {
     let home = Home::new();
@@ -589,7 +589,7 @@ fn files_of_images_that_are_neighbours_look_the_same() {
     neighbours_look_the_same("sigmoid-belief", schema, "images.idx", &file(&[one, other, other]), &neighbours);
 }
 
-/// What may stand in the fifth row of a Parquet file: age, ward, note, label.
+/// What may be in the fifth row of a Parquet file: age, ward, note, label.
 type ParquetRow = (Option<f64>, Option<&'static str>, Option<f64>, Option<&'static str>);
 
 /// A Parquet file of a dozen records.

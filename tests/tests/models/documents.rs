@@ -1,4 +1,4 @@
-//! A task's document is hashed and signed. How a model stands in it is a promise: other bytes would be another task, and old posteriors could not
+//! A task's document is hashed and signed. How a model is in it is a promise: other bytes would be another task, and old posteriors could not
 //! be read.
 
 use dp_pvi_models as models;
@@ -8,7 +8,7 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_tests::methods::{Data, MODELS, Named, Trust, Update, model, resolve, task, tried, tried_aggregated, update};
 use serde_json::Value;
 
-/// Options of `[model]`, how the model stands in a resolved task, and the hash of a task that holds it. The task is the same but for the model, and no
+/// Options of `[model]`, how the model is in a resolved task, and the hash of a task that holds it. The task is the same but for the model, and no
 /// number in it comes from a calibration.
 const DOCUMENTS: &[(&str, &str, &str)] = &[
     (
@@ -100,7 +100,7 @@ fn models_stand_in_tasks_as_they_always_did() {
     assert!(others.is_empty(), "the documents of these models have other hashes: {others:#?}");
 }
 
-/// A model without a line above could change its documents without anybody noticing.
+/// A model without a line above could change its documents without anyone noticing.
 #[test]
 fn every_model_has_its_document_here() {
     for (name, _) in models::registered().filter(|(name, _)| *name != "gamma-regression") {
@@ -128,7 +128,7 @@ fn every_task_of_the_table_is_read_as_it_was_written() {
     eprintln!("{} tasks: {}", all.len(), Hash::of("all", &[all.concat().as_bytes()]));
 }
 
-/// Name of a row, and what is said of a key that nobody knows: in `task.toml`, and in a document.
+/// Name of a row, and what is said of a key that no one knows: in `task.toml`, and in a document.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("linear-regression", "expected `noise_sd`", "expected `noise_sd`"),
     ("logistic-regression", "it has no settings of its own", "there are no fields"),
@@ -230,7 +230,7 @@ fn unknown_and_missing_keys_are_refused_by_name() {
     assert_eq!(number, "invalid type: integer `3`, expected variant identifier at line 6 column 15");
 }
 
-/// Whoever misspells a family is told all that there are.
+/// Anyone who misspells a family is told all that there are.
 #[test]
 fn unknown_families_are_answered_with_the_known_ones() {
     let told = [

@@ -17,7 +17,7 @@ use dp_pvi_models::{ModelOptions, ModelRules};
 use dp_pvi_schema::{LabelKind, Schema};
 use serde::{Deserialize, Serialize};
 
-/// Options of a gamma regression, as they stand in a resolved task.
+/// Options of a gamma regression, as they are in a resolved task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GammaRegression {
@@ -28,7 +28,7 @@ pub(crate) struct GammaRegression {
 /// Options as a person writes them in `[model]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Written {
+pub(crate) struct Raw {
     /// Default: 1.
     shape: Option<f64>,
 }
@@ -36,9 +36,9 @@ pub(crate) struct Written {
 impl ModelOptions for GammaRegression {
     const NAME: &'static str = "gamma-regression";
     const HELP: &'static str = "a positive number, whose logarithm is linear in the features";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(written: Written) -> Result<Self, TaskError> {
+    fn explicit(written: Raw) -> Result<Self, TaskError> {
         Ok(Self { shape: written.shape.unwrap_or(1.0) })
     }
 }

@@ -109,7 +109,7 @@ fn records(seed: u64, count: u32) -> String {
     text
 }
 
-/// Three sites with files of their own, and one of records that nobody learned from.
+/// Three sites with files of their own, and one of records that no one learned from.
 fn sites(folder: &tempfile::TempDir) -> (Vec<(String, PathBuf)>, PathBuf) {
     let file = |name: &str, seed: u64| {
         let path = folder.path().join(format!("{name}.csv"));
@@ -310,7 +310,7 @@ fn a_guests_run_has_noise_aware_intervals() {
 #[test]
 fn a_guest_is_forecast_and_its_rounds_are_chosen() {
     let written = task(FULL, &format!("{NATURAL}rounds = 8"), "epsilon = 20.0").unwrap();
-    let effort = Effort { worlds: 6, rows: 200 };
+    let effort = Effort { federations: 6, rows: 200 };
     let forecast = forecast(&written, &[300; 3], effort).unwrap();
     let names: Vec<&str> = forecast.coefficients.iter().map(|coefficient| coefficient.name.as_str()).collect();
     assert_eq!(names, ["x0", "x1"]);
@@ -381,7 +381,7 @@ impl public::ModelRules for Late {
 impl public::ModelOptions for Late {
     const NAME: &'static str = "late";
     const HELP: &'static str = "nothing";
-    type Written = Self;
+    type Raw = Self;
 
     fn explicit(written: Self) -> Result<Self, public::spec::TaskError> {
         Ok(written)

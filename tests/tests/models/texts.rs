@@ -26,7 +26,7 @@ fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     rest.split("\n## ").next().unwrap()
 }
 
-/// Of `names` those that do not stand in the text as code.
+/// Of `names` those that are not in the text as code.
 fn missing<'a>(text: &str, names: &[&'a str]) -> Vec<&'a str> {
     names.iter().filter(|name| !text.contains(&format!("`{name}`"))).copied().collect()
 }

@@ -192,7 +192,7 @@ fn broken_links_are_seen() {
     }
 }
 
-/// Whoever looks up an exit code finds it: the codes are read from where the programs choose them.
+/// Anyone who looks up an exit code finds it: the codes are read from where the programs choose them.
 #[test]
 fn every_exit_code_has_a_section() {
     let page = read("deploy/guide/src/troubleshooting.md");

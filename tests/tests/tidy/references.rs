@@ -14,7 +14,7 @@ const FOLDERS: &[&str] = &["client/", "common/", "deploy/", "proto/", "server/",
 /// Names by which documents outside of the tree were cited, each followed by a number.
 const CITED: &[&str] = &["algorithms", "architecture", "decisions"];
 
-/// The lines of a file in which somebody speaks to a reader: all of a page, the comments of everything else.
+/// The lines of a file in which someone speaks to a reader: all of a page, the comments of everything else.
 fn prose<'a>(path: &str, text: &'a str) -> Vec<(usize, &'a str)> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let mark = match name.rsplit_once('.').map(|(_, ending)| ending) {

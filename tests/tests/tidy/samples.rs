@@ -194,7 +194,7 @@ fn task_keys(section: &str, rest: &str) -> Vec<String> {
     keys
 }
 
-/// Every key that a task's own tables have stands in the sample, or in an experiment's.
+/// Every key that a task's own tables have is in the sample, or in an experiment's.
 #[test]
 fn every_key_of_a_task_stands_in_a_sample() {
     let folder = fs::read_dir(deploy("experiments")).unwrap();
@@ -273,7 +273,7 @@ fn works(key: &str, line: &str) -> bool {
     })
 }
 
-/// Every key of `[model]` and `[pvi]`, those of every family and update included, stands in the sample of a task, with a value that is one of its
+/// Every key of `[model]` and `[pvi]`, those of every family and update included, is in the sample of a task, with a value that is one of its
 /// kind, and no other key does.
 #[test]
 fn every_option_of_a_model_and_of_an_update_stands_in_the_sample() {

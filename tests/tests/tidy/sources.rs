@@ -24,7 +24,7 @@ fn tests_are_named_for_what_holds() {
         let name = line.split("fn ").nth(1).unwrap_or_default();
         let first = name.split('_').next().unwrap_or_default();
         let numbers = first.strip_prefix('t').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
-        name.starts_with("finding_") || numbers
+        ["finding_", "weakness_", "invariant_"].iter().any(|word| name.starts_with(word)) || numbers
     };
     let sources = everything(&root(), &[PRODUCT, &["tests"]].concat());
     let found: Vec<_> =
@@ -53,10 +53,10 @@ fn the_top_level_is_fixed() {
     }
 }
 
-/// Invariant 4, source half (the dependency half is in `floors.rs`): generated code stays inside proto, and no crate writes its
+/// Invariant 4, source half (the dependency half is in `layers.rs`): generated code stays inside proto, and no crate writes its
 /// own encoding of a wire message.
 #[test]
-fn invariant_4_generated_code_is_named_only_in_proto() {
+fn generated_code_is_named_only_in_proto() {
     let sources = production(&root(), PRODUCT);
     // The engine reads the wire forms of its library, Ballista, to refuse most of them; they are none of the federation's.
     let proto = |path: &str| path.starts_with("proto/") || path.starts_with("common/engine/");
@@ -71,7 +71,7 @@ fn invariant_4_generated_code_is_named_only_in_proto() {
 /// Invariant 4, for metrics: they leave a process as `PublicMetrics`, which need records that the loader of public files declared
 /// public; and one place makes the message.
 #[test]
-fn invariant_4_metrics_come_from_public_records_only() {
+fn metrics_come_from_public_records_only() {
     let sources = production(&root(), PRODUCT);
     let loader = |path: &str| ["common/schema/src/public.rs", "common/data/src/public.rs"].contains(&path);
     absent(&sources, &["Public::declare", "Public::<"], loader, "only the loader of public files declares records public");
@@ -95,7 +95,7 @@ pub(crate) fn variants(path: &str, name: &str) -> Vec<String> {
     found
 }
 
-/// `DpOptimisation` as it stands in a task file: `dp-optimisation`.
+/// `DpOptimisation` as it is in a task file: `dp-optimisation`.
 pub(crate) fn kebab(name: &str) -> String {
     let mut text = String::new();
     for (i, c) in name.chars().enumerate() {
@@ -110,7 +110,7 @@ pub(crate) fn kebab(name: &str) -> String {
 /// Invariant 6: a model is one folder and one registry line. Nothing that carries a run knows any model or update: neither the types of
 /// the task nor, in words, one of their names. The names are read from the registries, so a new one is looked for as well.
 #[test]
-fn invariant_6_server_wire_and_client_know_no_model_and_no_update() {
+fn server_wire_and_client_know_no_model_and_no_update() {
     let mut sources = production(&root(), &["proto/src", "server/src", "client/src", "common/protocol/src"]);
     // Post-processing of released values that both sides use: what a sum of so many units can be, and what a posterior predicts.
     sources
@@ -138,7 +138,7 @@ fn simulation(path: &str) -> bool {
 /// Invariant 5: no clock and no ambient randomness in common. The one exemption for randomness is the secure noise source; the
 /// ones for clocks report how long a run or an answer took.
 #[test]
-fn invariant_5_no_clock_and_no_ambient_randomness_in_common() {
+fn no_clock_and_no_ambient_randomness_in_common() {
     let sources = production(&root(), &["common"]);
     let clocks = ["SystemTime", "Instant::now", "time::Instant", "tokio::time", "OffsetDateTime::now", "clock_gettime", "UNIX_EPOCH"];
     // The engine is a service of its own, which waits for others.
@@ -151,7 +151,7 @@ fn invariant_5_no_clock_and_no_ambient_randomness_in_common() {
     absent(&sources, &randomness, sources_of_randomness, "randomness comes from a NoiseSource");
 }
 
-/// `privacy::danger` opens the gate. Nobody but simulation and tests may name it, or any function that it has.
+/// `privacy::danger` opens the gate. No one but simulation and tests may name it, or any function that it has.
 #[test]
 fn the_doors_in_the_gate_are_for_simulation_and_tests() {
     let sources = production(&root(), PRODUCT);
@@ -170,7 +170,7 @@ fn the_doors_in_the_gate_are_for_simulation_and_tests() {
     absent(&sources, &names.iter().map(String::as_str).collect::<Vec<_>>(), allowed, "a door in the gate is used by production code");
 }
 
-/// T4.4, source half: a generator is keyed in one place, from the operating system.
+/// Source half: a generator is keyed in one place, from the operating system.
 #[test]
 fn noise_cannot_be_seeded_outside_simulation() {
     let sources = production(&root(), PRODUCT);
@@ -189,14 +189,14 @@ fn noise_cannot_be_seeded_outside_simulation() {
     }
 }
 
-/// Whoever makes an argument of a value has called it public, and whoever builds a table has seen the records: both have their places.
+/// Anyone who makes an argument of a value has called it public, and anyone who builds a table has seen the records: both have their places.
 #[test]
 fn values_are_called_public_and_tables_are_built_in_few_places() {
     let sources = production(&root(), PRODUCT);
     let elsewhere = |path: &str| simulation(path) || path.starts_with("common/privacy/src/");
     // Public halves of jobs; and the sealed seed of an upload.
     let arguments = |path: &str| {
-        elsewhere(path) || ["common/inference/src/methods/asked.rs", "common/protocol/src/participant/site.rs"].contains(&path)
+        elsewhere(path) || ["common/inference/src/methods/public_job.rs", "common/protocol/src/participant/site.rs"].contains(&path)
     };
     absent(&sources, &["Argument::copy_of"], arguments, "an argument of the gate is made here");
     absent(
@@ -210,20 +210,20 @@ fn values_are_called_public_and_tables_are_built_in_few_places() {
 /// Invariant 8: what a site's own people may see without noise has one way out of the gate. The right to look is made in one file of the client, used in
 /// one of inference, and neither they nor the file's own form can send, charge or log.
 #[test]
-fn invariant_8_what_is_for_own_eyes_has_one_exit_and_goes_no_further() {
+fn what_is_for_own_eyes_has_one_exit_and_goes_no_further() {
     let sources = production(&root(), PRODUCT);
     let (gate, looks, asks, form) = (
-        "common/privacy/src/own_eyes.rs",
+        "common/privacy/src/local_only.rs",
         "common/inference/src/personal.rs",
         "client/src/commands/personalise.rs",
         "client/src/personal.rs",
     );
     absent(&sources, &["instead_of_releases"], |path| [gate, asks].contains(&path), "the right to look is made in one command");
-    absent(&sources, &["for_own_eyes"], |path| [gate, looks].contains(&path), "one function takes a value out for own eyes");
+    absent(&sources, &["into_local_only"], |path| [gate, looks].contains(&path), "one function takes a local-only value out");
     // The errors of a process that did the other thing before.
     let errors = ["common/privacy/src/lib.rs", "common/privacy/src/ledger/error.rs", "client/src/error.rs"];
     let named = |path: &str| [gate, looks, asks].contains(&path) || errors.contains(&path);
-    absent(&sources, &["OwnEyes"], named, "what is for own eyes is named elsewhere");
+    absent(&sources, &["LocalAccess"], named, "what is local-only is named elsewhere");
     let reads = "client/src/commands/predict.rs";
     absent(&sources, &["PersonalDocument"], |path| [asks, form, reads].contains(&path), "a personal posterior is read elsewhere");
     absent(&sources, &["personalise("], |path| [asks, "client/src/cli.rs"].contains(&path), "it is made on the operator's command alone");
@@ -248,11 +248,11 @@ fn invariant_8_what_is_for_own_eyes_has_one_exit_and_goes_no_further() {
     }
 }
 
-/// What a panic prints inside the gate is decided in one place; nobody puts another hook before it, or looks at what a panic carried.
+/// What a panic prints inside the gate is decided in one place; no one puts another hook before it, or looks at what a panic carried.
 #[test]
 fn one_place_decides_what_a_panic_says() {
     let sources = production(&root(), PRODUCT);
-    let inside = |path: &str| path == "common/privacy/src/inside.rs";
+    let inside = |path: &str| path == "common/privacy/src/panic_redaction.rs";
     absent(&sources, &["set_hook", "take_hook", "panic_any"], inside, "the gate's hook is the last one");
     let inference = production(&root(), &["common/inference/src", "common/records/src"]);
     absent(&inference, &["catch_unwind", "resume_unwind", "::leak(", ".leak()"], |_| false, "code over records carries nothing away");
@@ -300,14 +300,17 @@ fn inference_has_no_io_and_no_shared_state() {
     // One static: the registry of models, which is sealed before the first record is seen.
     let statics = sources.iter().flat_map(|s| s.code.lines().filter(|line| is_static(line)).map(|line| (s.path.as_str(), line.trim())));
     let statics: Vec<_> = statics.collect();
-    assert!(matches!(statics.as_slice(), [("common/inference/src/models/mod.rs", line)] if line.contains("Registry<Room>")), "{statics:?}");
+    assert!(
+        matches!(statics.as_slice(), [("common/inference/src/models/mod.rs", line)] if line.contains("Registry<ModelModule>")),
+        "{statics:?}"
+    );
     let programs = production(&root(), PRODUCT);
-    absent(&programs, &["models::register::", "ROOMS.add("], |path| path == "common/inference/src/models/mod.rs", "models are built in");
+    absent(&programs, &["models::register::", "MODULES.add("], |path| path == "common/inference/src/models/mod.rs", "models are built in");
 }
 
-/// Invariant 1, source half: what computes writes no file. The ledger's file is in the programs' room.
+/// Invariant 1, source half: what computes writes no file. The ledger's file is in the programs' module.
 #[test]
-fn invariant_1_what_computes_writes_no_file() {
+fn what_computes_writes_no_file() {
     let pure = [
         "common/names/src",
         "common/math/src",

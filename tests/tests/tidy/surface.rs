@@ -1,5 +1,5 @@
-//! What a crate offers is used by somebody else: a public function or constant that only its own crate names is `pub(crate)`, and then the compiler
-//! says when nobody names it at all.
+//! What a crate offers is used by someone else: a public function or constant that only its own crate names is `pub(crate)`, and then the compiler
+//! says when no one names it at all.
 
 use std::collections::HashSet;
 use std::fs;

@@ -50,7 +50,7 @@ pub(crate) fn clipped(_: &Node<'_>, node: &Node<'_>) -> Outcome {
     node.key_equals("out", values, CLOSED_FORM)
 }
 
-/// The bounds stand in the key's text only: "mean block bound 0.8, … precision block bound 0.5".
+/// The bounds are in the key's text only: "mean block bound 0.8, … precision block bound 0.5".
 pub(crate) fn block_clipped(parent: &Node<'_>, node: &Node<'_>) -> Outcome {
     let doc = node.get("doc")?;
     let bounds = doc.text()?.split("bound ").skip(1).map(|rest| {

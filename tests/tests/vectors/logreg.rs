@@ -11,7 +11,7 @@ use dp_pvi_inference::records::RecordTable;
 use dp_pvi_math::expfam::any::{Family, Gaussian, Standard};
 use dp_pvi_math::quadrature::logit_moments;
 use dp_pvi_models::logistic_regression;
-use dp_pvi_posterior::methods::{Arrived, Coding};
+use dp_pvi_posterior::methods::{Coding, VisitSum};
 use dp_pvi_posterior::task::{FactorState, ModelSpec, NaturalGradientSpec, Preconditioner, ShardMethod, UpdateSpec};
 use dp_pvi_privacy::SiteState;
 use dp_pvi_privacy::clipping::metric::ClipMetric;
@@ -144,7 +144,7 @@ pub(crate) fn bounded_natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outc
             terms.add(record, &mut term);
             term.entries().for_each(|(j, value)| sum[j as usize] += value);
         }
-        state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum }).state;
         let Some(expected) = visit.checked_sub(1).and_then(|round| rounds.get(round as usize)) else { continue };
         expected.key_equals("g", &sum[..d], CLOSED_FORM)?;
         expected.key_equals("H", sum[d..].iter().map(|h| h / spec.curvature_weight).collect::<Vec<_>>(), CLOSED_FORM)?;

@@ -62,7 +62,7 @@ impl Engine {
     }
 
     /// Upper bounds on δ by loss distributions at rising ε, each [`RATIO`] times the one before, until divergences say more; and up to which of
-    /// them δ is told well.
+    /// them δ is bounded closely.
     pub(super) fn rungs(&self) -> (Vec<(f64, f64)>, f64) {
         let start = Delta::new(1e-6).map_or(0.0, |delta| self.epsilon_upper(delta, GAP));
         let (mut known, mut reach, mut well, mut less) = (Vec::new(), 0.0, true, 0);

@@ -56,7 +56,7 @@ impl Engine {
         Some(rows)
     }
 
-    /// Upper bound on ε(δ) by the number of far outcomes, the worse direction; `None` where that is not told well.
+    /// Upper bound on ε(δ) by the number of far outcomes, the worse direction; `None` if it is not close.
     fn rare_upper(&self, delta: f64) -> Option<f64> {
         let mut worst = Interval::exact(0.0);
         for direction in &self.directions {

@@ -68,7 +68,7 @@ fn what_is_spent_is_what_the_theorem_says_by_hand() {
     assert!((afterwards - 3.470_124_952_560_33).abs() < 1e-9, "{afterwards}");
 }
 
-/// Somebody who sees the first outputs goes on with the event whose best order is another one: what a filter that takes the smallest ε over the
+/// Someone who sees the first outputs goes on with the event whose best order is another one: what a filter that takes the smallest ε over the
 /// orders admits is more than what the order that was fixed admits. It is refused, in the order in which it comes.
 #[test]
 fn the_best_order_after_the_fact_is_not_taken() {

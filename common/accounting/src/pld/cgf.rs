@@ -109,7 +109,7 @@ impl Nodes {
         let mean = first / sum;
         let second: f64 =
             self.nodes.iter().map(|&(loss, log_weight, _)| (log_weight + order * loss - top).exp() * (loss - mean) * (loss - mean)).sum();
-        // Near 1 the moment is told from 1 by the sum of expm1.
+        // Near 1 the moment is distinguished from 1 by the sum of expm1.
         let value = if excess.abs() < 0.5 { excess.ln_1p() } else { top + sum.ln() };
         Cumulants { value, mean, variance: second / sum }
     }

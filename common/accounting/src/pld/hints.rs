@@ -38,7 +38,7 @@ const FURTHER: [f64; 2] = [0.5, 2.0];
 const SHARES: (f64, f64, f64) = (0.05, 0.05, 0.1);
 
 impl Composition {
-    /// The tilt at which a bound near this δ is best told.
+    /// The tilt that gives the closest bound near this δ.
     pub(crate) fn tilt(&self, delta: f64) -> Option<f64> {
         Some(self.saddle_of_delta(delta)?.theta.clamp(1e-6, 1e6))
     }

@@ -10,16 +10,16 @@
 //! | none | add-remove, zero-out | N(1/σ,1), N(0,1) | Balle & Wang 2018 |
 //! | none | replace-one | N(2/σ,1), N(0,1) | the same with twice the shift |
 //! | Poisson | add-remove, zero-out | (1−q)N(0,1)+qN(1/σ,1), N(0,1), and swapped | each direction is composed on its own, the larger ε counts |
-//! | Poisson | replace-one | B: (1−q)N(0,1)+qN(±1/σ,1) | [`crate::proofs::pair_b`] |
+//! | Poisson | replace-one | replace: (1−q)N(0,1)+qN(±1/σ,1) | [`crate::proofs::poisson_replace`] |
 //! | fixed batch | add-remove | as Poisson with 2/σ | the pair is the same, rescaled |
-//! | fixed batch | replace-one | D: loss of (1−q)N(0,1)+qN(2/σ,1) against N(0,1) where positive, mirrored, the rest at 0 | [`crate::proofs::fixed_batches`] |
+//! | fixed batch | replace-one | symmetrised: loss of (1−q)N(0,1)+qN(2/σ,1) against N(0,1) where positive, mirrored, the rest at 0 | [`crate::proofs::fixed_batches`] |
 //! | random allocation | all | an epoch: T⁻¹ΣN(e_t/σ,1), N(0,1), and swapped; replace-one by way of N(0,1) | [`crate::proofs::random_allocation`] |
 //! | shuffled passes | replace-one, zero-out | one release without sampling for every started pass | no amplification is claimed; under add-remove other units move |
 //!
 //! No pair smaller than D dominates; but several steps may lose less than its composition, and at least what data sets attain ([`Plan::attained`](super::Plan::attained)).
 //! # Numbers
 //! * One step alone is integrated, with little noise in closed form (`closed`); unsampled Gaussians alone have one ([`super::gdp`]). For others `running` is tried first: the product of transforms on a vertical line (`line`), with bounds on all that is left out, some 1e-7 apart.
-//!   Many equal rare steps are told apart by the number of outcomes far out (`rare`), some 1e-5 apart.
+//!   Many equal rare steps are distinguished by the number of outcomes far out (`rare`), some 1e-5 apart.
 //!   Where transforms decay too slowly (very few steps, different rare ones, losses without a density), the grid answers:
 //! * `grid` puts a step on a grid from both sides. Cells of width w move ε up by about T(θ+1)w²/12 and down by half of that, averaged under
 //!   the law tilted by the saddle point θ; where that law is thin, cells are wider (w ∝ density^{−1/3}), for a few per cent more error.
@@ -104,15 +104,15 @@ impl From<Stated> for Interval {
     }
 }
 
-/// An estimate this far below the upper bound, relative to it, is not told.
-const TOLD: f64 = 0.02;
+/// Relative gap to the upper bound above which an estimate is not reported.
+const REPORTED_GAP: f64 = 0.02;
 
 impl Interval {
-    /// The estimate, where it is within two per cent of the upper bound: what is true can then be at most so much larger. Further below, how good it is nobody knows: the bounds
+    /// The estimate, where it is within two per cent of the upper bound: what is true can then be at most so much larger. Further below, how good it is no one knows: the bounds
     /// say all there is.
     #[must_use]
     pub fn known_estimate(&self) -> Option<f64> {
-        (self.upper.is_finite() && self.upper - self.estimate <= TOLD * self.upper).then_some(self.estimate)
+        (self.upper.is_finite() && self.upper - self.estimate <= REPORTED_GAP * self.upper).then_some(self.estimate)
     }
 
     /// An interval of one point.
@@ -695,7 +695,7 @@ pub(crate) fn renyi(pair: &Pair, order: f64) -> Interval {
     }
     match (renyi_quadrature(pair, order, 1.0), renyi_quadrature(pair, order, 0.5)) {
         (Some(coarse), Some(fine)) => {
-            // Near 0 the moment is told from 1 to a rounding of 1.
+            // Near 0 the moment is distinguished from 1 to a rounding of 1.
             let error = 10.0 * (coarse - fine).abs() + 1e-12 * fine + 4.0 * f64::EPSILON * (1.0 / (order - 1.0)).max(1.0) * fine.min(1.0);
             Interval::bounded((fine - error).max(0.0), fine, (fine + error).min(most))
         }

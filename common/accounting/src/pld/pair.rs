@@ -93,12 +93,12 @@ impl Pair {
         Self::continuous(Map::Add, ratio, rate, if rate < 1.0 { Anchor::Top } else { Anchor::Zero })
     }
 
-    /// Pair B: (1−q)N(0,1) + qN(ratio,1) against (1−q)N(0,1) + qN(−ratio,1).
+    /// The replace pair: (1−q)N(0,1) + qN(ratio,1) against (1−q)N(0,1) + qN(−ratio,1).
     pub(crate) fn replace(ratio: f64, rate: f64) -> Self {
         Self::continuous(Map::Replace, ratio, rate, Anchor::Zero)
     }
 
-    /// Pair D of Zhu, Dong & Wang (2022): with U = (1−q)N(0,1) + qN(ratio,1) and V = N(0,1), the loss of U against V where it is
+    /// The symmetrised pair of Zhu, Dong & Wang (2022): with U = (1−q)N(0,1) + qN(ratio,1) and V = N(0,1), the loss of U against V where it is
     /// positive with the mass of U, mirrored with the mass of V, and the rest at 0.
     pub(crate) fn symmetrised(ratio: f64, rate: f64) -> Self {
         let cut = 0.5 * ratio;
@@ -312,7 +312,7 @@ impl Pair {
     pub(crate) fn variation(&self) -> Option<f64> {
         let shift = match self.segments.as_slice() {
             [Segment { map: Map::Remove | Map::Add, low, .. }] if *low == f64::NEG_INFINITY => 0.5 * self.ratio,
-            // Of pair D only the upper half has losses above 0.
+            // Of the symmetrised pair only the upper half has losses above 0.
             [_, Segment { map: Map::Remove, .. }] => 0.5 * self.ratio,
             [Segment { map: Map::Replace, .. }] => self.ratio,
             _ => return None,
@@ -326,7 +326,7 @@ impl Pair {
             || matches!(self.segments.as_slice(), [Segment { map: Map::Remove | Map::Add, low: f64::NEG_INFINITY, high: f64::INFINITY }] if self.rest <= 0.0)
     }
 
-    /// Upper bound on the Rényi divergence: that of the same pair without sampling (joint quasi-convexity; pair D lies below the curve of
+    /// Upper bound on the Rényi divergence: that of the same pair without sampling (joint quasi-convexity; the symmetrised pair lies below the curve of
     /// its unsampled Gaussians in both directions), for Laplace noise the largest loss.
     pub(crate) fn unsampled_renyi(&self, order: f64) -> f64 {
         match self.segments.first().map(|segment| segment.map) {

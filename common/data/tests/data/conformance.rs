@@ -1,4 +1,4 @@
-//! One table from every writer of files: the same bits, or a refusal in the words of its type. `tests/conformance/write.py` writes them; what stands beside it are some of each kind,
+//! One table from every writer of files: the same bits, or a refusal in the words of its type. `tests/conformance/write.py` writes them; what is beside it are some of each kind,
 //! and `DP_PVI_CONFORMANCE` names a folder of fresh ones (`tests/long.sh conformance`).
 
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ true_values = ["yes"]
 false_values = ["no"]
 "#;
 
-/// The table as somebody would write it by hand, who knows of none of the writers.
+/// The table as someone would write it by hand, who knows of none of the writers.
 const BY_HAND: &str = "patient,âge,weight,cost,ward,smoker,seen,left,stays,note,died
 12,50.5,0.1,50.25,Gynäkologie,true,2024-05-17,2024-05-17,1,,yes
 100000,,72.3,0,surgery,false,1969-12-31,1969-12-31,2,,no

@@ -67,7 +67,7 @@ fn a_copy_is_refused_packed_or_not() {
         &[first, write(&folder, "d.csv", "x,y\n4,0\n"), write(&folder, "e.csv.zst", zstd::encode_all(FIRST.as_bytes(), 1).unwrap())],
         same,
     );
-    // They are told apart by more than how they begin.
+    // They are distinguished by more than how they begin.
     let long = |last: &str| format!("x,y\n{}{last}", "1,0\n2,0\n".repeat(50_000));
     let (one, two) = (write(&folder, "f.csv", long("2,1\n")), write(&folder, "g.csv", long("1,1\n")));
     load_for_run(&schema(), &[one.clone(), two], &[1; 32]).unwrap();

@@ -261,7 +261,7 @@ fn how_many_records_there_are_is_no_error() {
     assert!(matches!(load(&schema(), &[write(&directory, "cohort.csv", &files[0])]), Err(DataError::Empty { .. })));
 }
 
-/// Where a file has no header it is empty when nobody is in it: no unit in a run, and refused before, when somebody looks.
+/// Where a file has no header it is empty when no one is in it: no unit in a run, and refused before, when someone looks.
 #[test]
 fn a_file_without_anybody_is_no_error_in_a_run() {
     let directory = tempfile::tempdir().unwrap();

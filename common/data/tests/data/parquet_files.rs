@@ -432,7 +432,7 @@ fn no_cell_of_a_parquet_file_stops_a_run() {
         assert_eq!(small(&[1.0, 2.0, 3.0], &[Some(11.0), age, Some(33.0)], &wards), dropped, "{age:?}");
     }
     assert_eq!(small(&[1.0, 2.0, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &["surgery", "radiology", "surgery"]), dropped);
-    // An id that cannot be told from others is none.
+    // An id that cannot be distinguished from others is none.
     let without = small(&[1.0, 3.0], &[Some(11.0), Some(33.0)], &["surgery", "surgery"]);
     for id in [f64::NAN, 1e16, 1e300, f64::INFINITY] {
         assert_eq!(small(&[1.0, id, 3.0], &[Some(11.0), Some(22.0), Some(33.0)], &wards), without, "{id}");
@@ -531,7 +531,7 @@ fn an_encrypted_file_is_called_so() {
     std::fs::write(&path, b"PARE....PARE").unwrap();
     let error = load(&schema(), &[&path]).err().unwrap().to_string();
     assert!(error.contains("is encrypted"), "{error}");
-    // Written by pyarrow: a footer that anybody may read, and a column that nobody can.
+    // Written by pyarrow: a footer that anyone may read, and a column that no one can.
     std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/encrypted-columns.parquet"), &path).unwrap();
     let error = load(&schema(), &[&path]).err().unwrap().to_string();
     assert!(error.contains("a column of it, is encrypted"), "{error}");

@@ -71,7 +71,7 @@ fn times_entries_events_and_weights_are_read() {
     let table = load_public(&weighted, &files, None).unwrap().into_inner();
     let found: Vec<(f64, Extra)> = table.records().map(|record| (record.target, record.extra)).collect();
     let extra = |weight, entry, event| Extra { weight, entry, event };
-    // Nobody is watched beyond the range: who dies later is alive at its end. Records of one person stand side by side; a dropped one is none.
+    // No one is watched beyond the range: who dies later is alive at its end. Records of one person stand side by side; a dropped one is none.
     assert_eq!(found, [(100.0, extra(1.0, 0.0, true)), (200.5, extra(0.5, 100.0, false)), (365.0, extra(3.0, 30.0, false))]);
     // So they are in a selection, which held-out records are.
     let all = load_public(&weighted, &files, None).unwrap();

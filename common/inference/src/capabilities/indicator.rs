@@ -136,19 +136,19 @@ mod tests {
             compare(&records, &terms, D + 1, ChaCha20Rng::seed_from_u64).unwrap_or_else(|broken| panic!("{clip:e}: {broken}"));
             for (number, unit) in units.iter().enumerate() {
                 let mut draws = ChaCha20Rng::seed_from_u64(0);
-                let (mut work, mut told) = (BatchTerms::<RecordTable>::start(&terms, &mut draws), Vec::new());
-                terms.norms(&[records.unit(number)], &[0], &mut work, &mut told);
+                let (mut work, mut reported) = (BatchTerms::<RecordTable>::start(&terms, &mut draws), Vec::new());
+                terms.norms(&[records.unit(number)], &[0], &mut work, &mut reported);
                 let mut added = vec![0.0; D + 1];
                 // The mechanism leaves out whom it was told no norm of.
-                let factor = if told[0].is_finite() { 1.0 } else { 0.0 };
+                let factor = if reported[0].is_finite() { 1.0 } else { 0.0 };
                 BatchTerms::<RecordTable>::add(&terms, &mut work, &[factor], &mut added);
                 if number == beyond {
-                    assert!(told[0].is_nan() && added.iter().all(|x| *x == 0.0), "{clip:e}: {told:?} {added:?}");
+                    assert!(reported[0].is_nan() && added.iter().all(|x| *x == 0.0), "{clip:e}: {reported:?} {added:?}");
                     continue;
                 }
                 let inside = length(unit[0].0.iter().copied());
                 let length = length(added.iter().copied());
-                assert!((told[0] - length).abs() <= 1e-14 && length <= 1.0 + 1e-14, "{inside:e}, C = {clip:e}: {told:?} {length}");
+                assert!((reported[0] - length).abs() <= 1e-14 && length <= 1.0 + 1e-14, "{inside:e}, C = {clip:e}: {reported:?} {length}");
                 assert_eq!(added[D] > 0.0, inside <= clip, "{inside:e}, C = {clip:e}");
                 assert!((added[D].abs() - 0.5 * SPEC.weight).abs() < 1e-16);
                 if inside > clip {

@@ -1,14 +1,14 @@
 //! Sensitivity with the state carried on: for whatever a task may name, two neighbouring data sets are taken through a run side by side, and no
 //! un-noised sum of a visit differs by more than what its event charges.
 //!
-//! What runs is the shipped update. World B is fed what world A released (the states of the server, sums inside a visit, public factors); its
-//! private factors are its own and are carried by a ledger, as at a site. Both worlds have the same coins, draws and noise. The noise of a
+//! What runs is the shipped update. Data set B is fed what data set A released (the states of the server, sums inside a visit, public factors); its
+//! private factors are its own and are carried by a ledger, as at a site. Both neighbours have the same coins, draws and noise. The noise of a
 //! sum is drawn before a record is touched, so the difference of the two noised integer sums is that of the un-noised ones, exactly; of
 //! aggregated sums, whose masks are equal too, modulo 2⁶⁴. All blocks of a message are in that one vector. A visit of several steps is driven
 //! step by step: a bound on every step is more than the sum that `Composed` charges.
 //!
-//! λ is chosen by an adversary: it stays where it began, it is what the rule makes of world A's releases, it is random, and at the end of each
-//! path a small search looks for the λ that tells the worlds apart best.
+//! λ is chosen by an adversary: it stays where it began, it is what the rule makes of data set A's releases, it is random, and at the end of each
+//! path a small search maximises over λ the distance between the two data sets.
 //!
 //! The rows come from the enums that `task.toml` is read into. The [catalogue](dp_pvi_catalogue) must have every kind of update; every row is tried with every state of a
 //! factor, unit, relation and trust, and runs wherever the resolver lets it. Options of the updates have rows of their own ([`options`]).
@@ -22,7 +22,7 @@ use chacha20::rand_core::{Rng, SeedableRng};
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, Epsilon, LatticePath, PrivacyUnit, Relation};
 use dp_pvi_catalogue::{Model, Named as _, Update, schema};
 use dp_pvi_names::{Hash, Payload};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{
     DpOptimisationSpec, FactorState, RawTask, ResolveContext, ResolvedTask, ShardMethod, SiteStateForm, Trust, UpdateKind, UpdateSpec,
 };
@@ -55,19 +55,19 @@ const TRIED: usize = 6;
 enum Path {
     /// It stays where it began, and every update is included.
     Fixed,
-    /// The rule's, of what world A sent.
+    /// The rule's, of what data set A sent.
     Honest,
     /// Anything, and updates are included or not.
     Random,
 }
 
 /// Two neighbouring data sets.
-struct Worlds {
+struct Neighbours {
     a: RawUnits,
     b: RawUnits,
 }
 
-/// A site in one of the worlds: its records, its state, and the ledger that carries the state if it is private.
+/// A site in one of the neighbours: its records, its state, and the ledger that carries the state if it is private.
 struct Site {
     units: Units<dp_pvi_records::RecordTable>,
     ledger: Ledger<MemoryStore, SigningKey>,
@@ -181,16 +181,16 @@ fn share(task: &ResolvedTask, event: &DpEvent, a: &[i64], b: &[i64]) -> f64 {
     distance / charged
 }
 
-/// Both worlds at one λ: what was sent and the largest share of the charge; `None` where λ is none of this task, in both worlds.
+/// Both neighbours at one λ: what was sent and the largest share of the charge; `None` where λ is none of this task, in both neighbours.
 fn both(at: At<'_>, a: &Site, b: &Site) -> Option<(Sent, Sent, f64)> {
     let event = at.task.visit_event(at.visit).unwrap();
     let (sent_a, sent_b) = match (visit(at, a), visit(at, b)) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(a), Err(b)) => {
-            assert_eq!(a.to_string(), b.to_string(), "the worlds are refused for different reasons");
+            assert_eq!(a.to_string(), b.to_string(), "the neighbours are refused for different reasons");
             return None;
         }
-        (a, b) => panic!("only one world is refused: {:?} {:?}", a.err(), b.err()),
+        (a, b) => panic!("only one data set is refused: {:?} {:?}", a.err(), b.err()),
     };
     let share = match (sent_a.integers(), sent_b.integers()) {
         (Some(a), Some(b)) => share(at.task, &event, a, b),
@@ -199,7 +199,7 @@ fn both(at: At<'_>, a: &Site, b: &Site) -> Option<(Sent, Sent, f64)> {
     Some((sent_a, sent_b, share))
 }
 
-/// The steps of a visit whose message is the fit that they make. World B takes its gradients where world A does.
+/// The steps of a visit whose message is the fit that they make. Data set B takes its gradients where data set A does.
 fn inside(at: At<'_>, a: &Site, b: &Site, sent: &Sent) -> f64 {
     let At { task, visit, lambda } = at;
     let job = Job { site: None, task, visit, lambda, state: &a.state };
@@ -244,13 +244,13 @@ fn perturbed(task: &ResolvedTask, state: &[f64], size: f64, rng: &mut ChaCha20Rn
 fn reached(task: &ResolvedTask, visit: u32, state: &[f64], size: f64, rng: &mut ChaCha20Rng) -> Vec<f64> {
     let coordinates = usize::try_from(task.message(visit).unwrap().coordinates).unwrap();
     let sum: Vec<f64> = (0..coordinates).map(|_| 4.0 * size * (f64::from(rng.next_u32()) / 2_147_483_648.0 - 1.0)).collect();
-    task.rule().apply(state, &Arrived { visit, sites: 1, sum: &sum }).state
+    task.rule().apply(state, &VisitSum { visit, sites: 1, sum: &sum }).state
 }
 
 /// The largest share of the charge along a path of λ and in a search at its end.
-fn along(task: &ResolvedTask, worlds: &Worlds, path: Path, seed: u64) -> f64 {
+fn along(task: &ResolvedTask, neighbours: &Neighbours, path: Path, seed: u64) -> f64 {
     let rng = &mut ChaCha20Rng::seed_from_u64(seed);
-    let (mut a, mut b) = (Site::new(task, &worlds.a), Site::new(task, &worlds.b));
+    let (mut a, mut b) = (Site::new(task, &neighbours.a), Site::new(task, &neighbours.b));
     let mut lambda = task.rule().initial();
     let mut worst = 0.0f64;
     for number in 0..task.visits() {
@@ -259,7 +259,7 @@ fn along(task: &ResolvedTask, worlds: &Worlds, path: Path, seed: u64) -> f64 {
             worst = worst.max(searched(at, &a, &b, rng));
         }
         let event = task.visit_event(number).unwrap();
-        // A λ that does not fit a public state ends the run: whoever has the transcript knows that beforehand.
+        // A λ that does not fit a public state ends the run: anyone who has the transcript knows that beforehand.
         let Some((sent_a, sent_b, share)) = both(at, &a, &b) else { break };
         worst = worst.max(share);
         let (rho, included) = (task.damping[number as usize], !matches!(path, Path::Random) || rng.next_u32() % 4 > 0);
@@ -275,7 +275,7 @@ fn along(task: &ResolvedTask, worlds: &Worlds, path: Path, seed: u64) -> f64 {
                         Payload::Values(values) => values.clone(),
                         Payload::Masked(_) => panic!("local trust has no masks"),
                     };
-                    task.rule().apply(&lambda, &Arrived { visit: number, sites: 1, sum: &sum }).state
+                    task.rule().apply(&lambda, &VisitSum { visit: number, sites: 1, sum: &sum }).state
                 }
             },
             Path::Random => {
@@ -290,7 +290,7 @@ fn along(task: &ResolvedTask, worlds: &Worlds, path: Path, seed: u64) -> f64 {
         };
         a.settle(&event, number, sent_a, included, rho);
         if let SiteState::Public(values) = &a.state {
-            // Whoever has the transcript can compute a public state: it is world A's.
+            // Anyone who has the transcript can compute a public state: it is data set A's.
             b.state = SiteState::Public(values.clone());
         } else {
             b.settle(&event, number, sent_b, included, rho);
@@ -300,7 +300,7 @@ fn along(task: &ResolvedTask, worlds: &Worlds, path: Path, seed: u64) -> f64 {
     worst
 }
 
-/// Looks for the λ of a visit at which the worlds differ most.
+/// Searches for the λ of a visit at which the two data sets differ most.
 fn searched(at: At<'_>, a: &Site, b: &Site, rng: &mut ChaCha20Rng) -> f64 {
     let (mut best, mut worst, mut size) = (at.lambda.to_vec(), 0.0f64, 1.0);
     for tried in 0..TRIED {
@@ -341,7 +341,7 @@ fn strong(records: Records, features: usize) -> [Vec<(Vec<f64>, f64)>; 2] {
 
 /// Neighbours of a data set: strong units of opposite directions, a strong one and nothing, any two, and one that no schema lets pass. The other
 /// units are loud, or graded: then at every visit some of them have just come within the clip, and a state that they share shows in their terms.
-fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Worlds> {
+fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Neighbours> {
     let features = task.features as usize;
     let base = units(task, records, 5, 14);
     let mut graded = base.clone();
@@ -363,9 +363,9 @@ fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Wor
         // Everything that the site holds is exchanged.
         let all = |unit: &Vec<(Vec<f64>, f64)>| vec![unit.clone(); 9];
         return vec![
-            Worlds { a: all(&up), b: all(&down) },
-            Worlds { a: base.clone(), b: vec![] },
-            Worlds { a: base, b: intruders(features) },
+            Neighbours { a: all(&up), b: all(&down) },
+            Neighbours { a: base.clone(), b: vec![] },
+            Neighbours { a: base, b: intruders(features) },
         ];
     }
     let mut odd = intruders(features);
@@ -378,9 +378,9 @@ fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Wor
                 raw
             };
             vec![
-                Worlds { a: with(&up), b: with(&down) },
-                Worlds { a: with(&up), b: with(&odd) },
-                Worlds { a: base.clone(), b: with(&vec![]) },
+                Neighbours { a: with(&up), b: with(&down) },
+                Neighbours { a: with(&up), b: with(&odd) },
+                Neighbours { a: base.clone(), b: with(&vec![]) },
             ]
         }
         Relation::AddRemove => {
@@ -393,10 +393,10 @@ fn neighbours(task: &ResolvedTask, records: Records, event: &DpEvent) -> Vec<Wor
                 raw
             };
             vec![
-                Worlds { a: base.clone(), b: with(&base, &up) },
-                Worlds { a: graded.clone(), b: with(&graded, &up) },
-                Worlds { a: base.clone(), b: with(&base, &odd) },
-                Worlds { a: vec![], b: vec![up.clone()] },
+                Neighbours { a: base.clone(), b: with(&base, &up) },
+                Neighbours { a: graded.clone(), b: with(&graded, &up) },
+                Neighbours { a: base.clone(), b: with(&base, &odd) },
+                Neighbours { a: vec![], b: vec![up.clone()] },
             ]
         }
     }
@@ -410,15 +410,15 @@ fn worst(task: &ResolvedTask, records: Records) -> f64 {
 /// The same over these paths and the first neighbours.
 fn over(task: &ResolvedTask, records: Records, paths: &[Path], pairs: usize) -> f64 {
     let mut worst = 0.0f64;
-    for (number, worlds) in neighbours(task, records, &task.visit_event(0).unwrap()).iter().take(pairs).enumerate() {
+    for (number, neighbours) in neighbours(task, records, &task.visit_event(0).unwrap()).iter().take(pairs).enumerate() {
         for &path in paths {
-            worst = worst.max(along(task, worlds, path, number as u64));
+            worst = worst.max(along(task, neighbours, path, number as u64));
         }
     }
     worst
 }
 
-/// Every kind of update, in the order of the enum: a new one does not compile here until it stands in the list.
+/// Every kind of update, in the order of the enum: a new one does not compile here until it is in the list.
 fn kinds() -> Vec<UpdateKind> {
     use UpdateKind::{
         Bcm, ClientLevel, DpEm, DpOptimisation, Ep, GlobalVi, LocalAveraging, NaturalGradient, ParameterPerturbation, Pvi, Sep, Vips,

@@ -1,26 +1,26 @@
 //! The suite that every update passes with every model: whatever a `task.toml` can ask for is resolved, run and held
 //! to what it says about itself. Models, updates and pairs are those of the [catalogue](dp_pvi_catalogue).
 //!
-//! | test plan | here |
+//! | what holds | test |
 //! |---|---|
-//! | 16.1 factors and posterior | [`a_run_is_what_the_task_says`] |
-//! | 16.3 sensitivity | [`one_unit_moves_a_sum_by_at_most_the_declared_sensitivity`] |
-//! | 16.3 with the state carried on | [`super::carried`] |
-//! | 16.4 transcript rule | [`what_a_site_sums_depends_on_no_earlier_noise`] |
-//! | 16.5 noise | [`the_noise_has_the_declared_variance_and_rounds_are_independent`] |
-//! | 16.6 sampling | [`samples_are_as_large_as_the_rate_says`] |
-//! | 16.8 floors | [`whatever_arrives_the_state_stays_a_posterior`] |
-//! | 16.11 federation | [`sums_of_sites_are_the_sum_of_all_records`] |
-//! | 16.12 budget | [`the_stated_budget_pays_for_all_visits_and_for_no_more`] |
+//! | factors and posterior | [`a_run_is_what_the_task_says`] |
+//! | sensitivity | [`one_unit_moves_a_sum_by_at_most_the_declared_sensitivity`] |
+//! | with the state carried on | [`super::carried`] |
+//! | transcript rule | [`what_a_site_sums_depends_on_no_earlier_noise`] |
+//! | noise | [`the_noise_has_the_declared_variance_and_rounds_are_independent`] |
+//! | sampling | [`samples_are_as_large_as_the_rate_says`] |
+//! | floors | [`whatever_arrives_the_state_stays_a_posterior`] |
+//! | federation | [`sums_of_sites_are_the_sum_of_all_records`] |
+//! | budget | [`the_stated_budget_pays_for_all_visits_and_for_no_more`] |
 //!
-//! Limits without noise and convergence (16.2, 16.10) need each method's own optimum and stand beside the methods.
+//! Limits without noise and convergence need each method's own optimum and are beside the methods.
 
 use dp_pvi_accounting::{DiscreteGaussian, DpEvent, PrivacyUnit, Relation, SamplingRate, Terms as NoiseTerms};
 pub(super) use dp_pvi_catalogue::Records;
 use dp_pvi_catalogue::{Audit, GLM, MODELS, Model, Named, Terms, UPDATES, Update, update};
 use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_names::{Hash, Payload, PayloadKind};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{GlobalViSpec, ResolvedTask, SiteStateForm, UpdateSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerError, LedgerIdentity};
@@ -184,7 +184,7 @@ fn a_run_is_what_the_task_says() {
             assert_eq!(sum == numbers(&visit(at, &raw, SeededNoise::new(2))).0, !task.update.is_private(), "{name}");
             let form = task.message(round).unwrap();
             assert_eq!((form.coordinates, lattice.is_some()), (sum.len() as u64, form.kind != PayloadKind::Values), "{name}");
-            let step = rule.apply(&lambda, &Arrived { visit: round, sites: 1, sum: &sum });
+            let step = rule.apply(&lambda, &VisitSum { visit: round, sites: 1, sum: &sum });
             let rho = task.damping[round as usize];
             match (task.site_state(), &output.pending) {
                 (SiteStateForm::None, Pending::None) | (SiteStateForm::Private(_), Pending::Private(_)) => {}
@@ -209,7 +209,7 @@ fn a_run_is_what_the_task_says() {
     });
 }
 
-/// T1.4: with the transcript given, the second visit's sum is the same whatever the first one's noise was.
+/// With the transcript given, the second visit's sum is the same whatever the first one's noise was.
 #[test]
 fn what_a_site_sums_depends_on_no_earlier_noise() {
     let mut private = 0;
@@ -223,7 +223,7 @@ fn what_a_site_sums_depends_on_no_earlier_noise() {
             |seed: u64| visit(At { task, visit: 0, lambda: &start, state: &SiteState::None }, &raw, SeededNoise { noise: seed, coins: 1 });
         // The transcript is that of seed 1: λ, and every public state.
         let transcript = first(1);
-        let second = rule.apply(&start, &Arrived { visit: 0, sites: 1, sum: &numbers(&transcript).0 }).state;
+        let second = rule.apply(&start, &VisitSum { visit: 0, sites: 1, sum: &numbers(&transcript).0 }).state;
         let rho = task.damping[0];
         let replay = |seed: u64| {
             let state = match (first(seed).pending, &transcript.pending) {
@@ -250,7 +250,7 @@ fn one_unit_moves_a_sum_by_at_most_the_declared_sensitivity() {
             // λ away from the start, so that cavities are no priors.
             let moved = {
                 let first = visit(At { task, visit: 0, lambda: &start, state: &SiteState::None }, &base, SeededNoise::new(6));
-                task.rule().apply(&start, &Arrived { visit: 0, sites: 1, sum: &numbers(&first).0 }).state
+                task.rule().apply(&start, &VisitSum { visit: 0, sites: 1, sum: &numbers(&first).0 }).state
             };
             for (round, lambda) in [(0, &start), (1, &moved)] {
                 let Some(noise) = (round < task.visits()).then(|| task.visit_event(round).unwrap()).as_ref().and_then(single) else {
@@ -335,7 +335,7 @@ fn samples_are_as_large_as_the_rate_says() {
     assert!(shares[0] != shares[1] && shares[1] != shares[2], "{shares:?}");
 }
 
-/// T16.8: sums as large, as small and as broken as they come never leave the state without a posterior.
+/// Sums as large, as small and as broken as they come never leave the state without a posterior.
 #[test]
 fn whatever_arrives_the_state_stays_a_posterior() {
     every(Relation::ReplaceOne, |name, task, _| {
@@ -349,7 +349,7 @@ fn whatever_arrives_the_state_stays_a_posterior() {
                 if let (Some(value), Some(first)) = (broken, sum.first_mut()) {
                     *first = value;
                 }
-                next = rule.apply(&state, &Arrived { visit: round, sites: 3, sum: &sum }).state;
+                next = rule.apply(&state, &VisitSum { visit: round, sites: 3, sum: &sum }).state;
                 assert_eq!(next.len(), state.len(), "{name}");
                 assert!(next.iter().all(|value| value.is_finite()), "{name}, visit {round}, {scale:e} {broken:?}");
                 assert!(Gaussian::from_natural(task.family(), task.posterior(&next).to_vec()).is_ok(), "{name}, visit {round}, {scale:e}");
@@ -359,7 +359,7 @@ fn whatever_arrives_the_state_stays_a_posterior() {
     });
 }
 
-/// T16.11: integers are added exactly, so sites and one machine with all their records sum to the same bits.
+/// Integers are added exactly, so sites and one machine with all their records sum to the same bits.
 #[test]
 fn sums_of_sites_are_the_sum_of_all_records() {
     let mut compared = 0;
@@ -384,7 +384,7 @@ fn sums_of_sites_are_the_sum_of_all_records() {
     assert!(compared >= 8, "{compared}");
 }
 
-/// T16.12: a ledger with exactly the stated budget pays for every visit, and refuses one more.
+/// A ledger with exactly the stated budget pays for every visit, and refuses one more.
 #[test]
 fn the_stated_budget_pays_for_all_visits_and_for_no_more() {
     every(Relation::ReplaceOne, |name, task, _| {

@@ -1,17 +1,17 @@
-//! Methods: what a site computes in one visit. An update has a room of its name, like its public half in `dp-pvi-posterior`, or shares an engine's:
+//! Methods: what a site computes in one visit. An update has a module of its name, like its public half in `dp-pvi-posterior`, or shares an engine's:
 //! `sep` and `ep` [propagation]; `parameter-perturbation`, `local-averaging`, `virtual-clients` and `client-level` [shards].
 //!
 //! An update is pure: task, λ, factor, records, permit and randomness come in; what may leave and the pending change of the
 //! factor come out. To add an update, write a folder beside the ones that are here, or use an engine's, and add an arm to [`run`].
 
-pub(crate) mod asked;
 mod bcm;
 mod dp_em;
 pub mod dp_optimisation;
 mod global_vi;
 pub mod natural_gradient;
-pub mod parts;
+pub mod partial_sums;
 pub mod propagation;
+pub(crate) mod public_job;
 mod pvi;
 pub mod shards;
 pub mod vips;
@@ -116,8 +116,8 @@ pub fn needs_memory(task: &ResolvedTask) -> bool {
     }
 }
 
-/// The same task with at most so many passes over the records in a visit, for whoever wants to know how long one takes; the noise is what it was. `None`: its update has
-/// one pass, or cannot be done with fewer.
+/// A copy of the task whose visits make at most `most` passes over the records, with the same noise: for measuring the time of a pass. `None` if the update has
+/// one pass, or cannot run with fewer.
 #[must_use]
 pub fn shortened(task: &ResolvedTask, most: u32) -> Option<ResolvedTask> {
     let mut update = task.update.clone();
@@ -155,7 +155,7 @@ pub(crate) struct Local {
     cavity: Gaussian,
     /// The largest standard deviation of a coefficient under the prior.
     prior_scale: f64,
-    /// Means at which the model's first fit starts, while λ is the prior: nothing was learned yet by anybody.
+    /// Means at which the model's first fit starts, while λ is the prior: nothing was learned yet by anyone.
     start: Option<Vec<f64>>,
     /// Public scales of the features of a gradient that is clipped; 1 for updates that have none.
     scales: Vec<f64>,

@@ -272,7 +272,7 @@ fn conjugate_updates_are_exact() {
     crate::testing::close(&change, &expected, 1e-10);
 }
 
-/// T1.4: with a fixed transcript (λ of every visit, released changes, inner released sums) and fixed coins, what a site sums
+/// With a fixed transcript (λ of every visit, released changes, inner released sums) and fixed coins, what a site sums
 /// before noise is the same for every noise seed. `carry` decides what the factor is made of.
 fn replay(carry: Carry, seed: u64) -> Vec<Vec<i64>> {
     let spec = spec(Optimizer::Preconditioned, 4, 0.5, 1.5, 0.8);
@@ -325,7 +325,7 @@ enum Carry {
     OwnNoise,
 }
 
-/// T1.4, state purity: what a site carries on is a function of what it sent, whatever the noise was.
+/// State purity: what a site carries on is a function of what it sent, whatever the noise was.
 #[test]
 fn sums_before_noise_do_not_depend_on_earlier_noise() {
     let first = replay(Carry::Transcript, 1);
@@ -336,7 +336,7 @@ fn sums_before_noise_do_not_depend_on_earlier_noise() {
     assert_ne!(replay(Carry::OwnNoise, 2), replay(Carry::OwnNoise, 3));
 }
 
-/// T1.4 with the noise of production: the change of the factor that DP optimisation carries on is the released vector itself, to
+/// With the noise of production: the change of the factor that DP optimisation carries on is the released vector itself, to
 /// the last bit. Anything else in it (noise that was not sent, or less noise than was sent) would be unaccounted state.
 #[test]
 fn dp_optimisation_carries_exactly_what_it_released() {

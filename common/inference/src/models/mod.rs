@@ -1,7 +1,7 @@
 //! From the model of a task to what methods ask for.
 //!
 //! A model that says its [`Likelihood`] has its engines in [`capabilities`](crate::capabilities), and no line here. A model that sums records by itself
-//! ([`Likelihood::Own`]) has a room of its name here and a line in the registry. It may also stand in a crate of its own, which calls [`register`] before the
+//! ([`Likelihood::Own`]) has a module of its name here and a line in the registry. It may also be in a crate of its own, which calls [`register`] before the
 //! first visit.
 
 pub mod gaussian_mixture;
@@ -31,12 +31,12 @@ pub trait PrivateHalf: ModelOptions {
 
 /// What the registry knows of a private half.
 #[derive(Debug)]
-struct Room {
+struct ModelModule {
     name: &'static str,
     model: fn(&ModelSpec) -> Option<Box<dyn Model>>,
 }
 
-impl Room {
+impl ModelModule {
     const fn of<T: PrivateHalf>() -> Self {
         Self { name: T::NAME, model: model::<T> }
     }
@@ -44,12 +44,12 @@ impl Room {
 
 /// The entry of a private half, which lives as long as the program.
 trait Entry: PrivateHalf {
-    const ROOM: &'static Room = &Room::of::<Self>();
+    const ROOM: &'static ModelModule = &ModelModule::of::<Self>();
 }
 
 impl<T: PrivateHalf> Entry for T {}
 
-impl Named for Room {
+impl Named for ModelModule {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -61,14 +61,14 @@ fn model<T: PrivateHalf>(spec: &ModelSpec) -> Option<Box<dyn Model>> {
 
 /// The registry: one line for every model that sums records by itself. It and that of the public halves are sealed before the first visit touches a record, so that no function
 /// over records can leave anything in them.
-static ROOMS: Registry<Room> = Registry::new(BUILT_IN);
+static MODULES: Registry<ModelModule> = Registry::new(BUILT_IN);
 
-const BUILT_IN: &[Room] = &[
-    Room::of::<public::neural_network::NeuralNetworkSpec>(),
-    Room::of::<public::pbp_network::PbpNetwork>(),
-    Room::of::<public::gaussian_mixture::GaussianMixture>(),
-    Room::of::<public::latent_dirichlet::LatentDirichletSpec>(),
-    Room::of::<public::sigmoid_belief::SigmoidBeliefSpec>(),
+const BUILT_IN: &[ModelModule] = &[
+    ModelModule::of::<public::neural_network::NeuralNetworkSpec>(),
+    ModelModule::of::<public::pbp_network::PbpNetwork>(),
+    ModelModule::of::<public::gaussian_mixture::GaussianMixture>(),
+    ModelModule::of::<public::latent_dirichlet::LatentDirichletSpec>(),
+    ModelModule::of::<public::sigmoid_belief::SigmoidBeliefSpec>(),
 ];
 
 /// Adds the private half of a model of another crate that sums records by itself, and is registered in `dp-pvi-models`.
@@ -76,13 +76,13 @@ const BUILT_IN: &[Room] = &[
 /// # Errors
 /// The name is taken or none, or a visit has run already.
 pub fn register<T: PrivateHalf>() -> Result<(), RegisterError> {
-    ROOMS.add(T::ROOM)
+    MODULES.add(T::ROOM)
 }
 
 /// No half of a model is added from now on, neither here nor in `dp-pvi-models`.
 pub(crate) fn seal() {
     public::seal();
-    ROOMS.seal();
+    MODULES.seal();
 }
 
 /// The likelihood of a task.
@@ -94,8 +94,8 @@ pub fn from_spec(spec: &ModelSpec) -> Result<Box<dyn Model>, InferenceError> {
         Likelihood::Predictor(predictor) => Ok(Box::new(PredictorModel(predictor))),
         Likelihood::Rows(rows) => Ok(Box::new(ManyRowsModel(rows))),
         Likelihood::Own(_) => {
-            let room = ROOMS.find(spec.name());
-            room.and_then(|room| (room.model)(spec)).ok_or_else(|| InferenceError::Model(spec.name()))
+            let module = MODULES.find(spec.name());
+            module.and_then(|module| (module.model)(spec)).ok_or_else(|| InferenceError::Model(spec.name()))
         }
     }
 }

@@ -1,8 +1,7 @@
-//! What the other sites of a run say, as one of them can tell it from released values: the public half of a site's personal posterior.
+//! The posterior of the other sites, computed by one site from released values: the public half of its personal posterior.
 //!
-//! A site may replace what it released, with its noise, by the exact likelihood of its records: for itself alone. For that it needs the posterior
-//! without its own part, the *cavity*. Where what it released is known, this is post-processing ([`others`]). Where it is not, only
-//! somebody who sees the records can take their part out, and that is `personal` in `dp-pvi-inference`.
+//! A personal posterior replaces the site's noisy releases by the exact likelihood of its records. It starts from the posterior without the site's own part, the
+//! *cavity*. If its releases are known, the cavity is post-processing ([`others`]); otherwise it is computed from the records, by `personal` in `dp-pvi-inference`.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +26,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// In words, for whoever reads the result.
+    /// In words, for the reader of the result.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -72,11 +71,11 @@ pub enum Released {
     Factor(Vec<f64>),
     /// The run as it saw it, with what it sent. States that it was not shown are empty.
     Sums(History, Contribution),
-    /// Nothing, or nothing that tells its part.
+    /// Nothing from which its part follows.
     Unknown,
 }
 
-/// Whether a site of this task should keep the states that it is shown and the sums that it sends: the others can be told from them.
+/// Whether a site of this task should keep the states that it receives and the sums that it sends: the others' part follows from them.
 #[must_use]
 pub fn are_told_by_sums(task: &ResolvedTask) -> bool {
     task.sums_can_be_parted()
@@ -85,7 +84,7 @@ pub fn are_told_by_sums(task: &ResolvedTask) -> bool {
 /// What the other sites say, by released values alone; `plain` is the posterior as it came out of the run.
 ///
 /// # Errors
-/// Why released values do not tell it.
+/// Why it does not follow from released values.
 pub fn others(task: &ResolvedTask, plain: &[f64], released: &Released) -> Result<Others, Absent> {
     match released {
         // What an update keeps beside its change follows it.

@@ -6,7 +6,7 @@ use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_math::observation::Precision;
 use dp_pvi_models::robust_regression::RobustRegression;
 use dp_pvi_models::{gaussian_mixture, linear_regression, logistic_regression};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, Contribution, History, OwnNoise};
 use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{
@@ -14,7 +14,7 @@ use dp_pvi_posterior::task::{
 };
 use dp_pvi_privacy::SiteState;
 
-use super::{Known, Spread, exact_factor, fit, of_table};
+use super::{Heterogeneity, Known, exact_factor, fit, of_table};
 use crate::error::InferenceError;
 use crate::methods::{Job, exact_terms};
 use crate::testing::{close, linear, logistic, robust, rows, table, task, uniform};
@@ -107,7 +107,7 @@ fn federation(task: &ResolvedTask, sites: &[RecordTable], random: &mut ChaCha20R
             sum.iter_mut().zip(&own).for_each(|(sum, own)| *sum += own);
             sent[site].push(Some(own));
         }
-        state = rule.apply(&state, &Arrived { visit, sites: sites.len() as u32, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit, sites: sites.len() as u32, sum: &sum }).state;
         let included = (0..sites.len()).collect();
         history.rounds.push(ClosedRound { visit, included, state: state.clone(), correction: None });
     }
@@ -151,7 +151,8 @@ fn without_noise_every_way_is_the_posterior_over_all_records() {
         ];
         for (released, way) in ways {
             let personal =
-                of_table(&Known { task: &task, plain, released: &released, spread: Spread::None, scale: None }, &sites[1]).unwrap();
+                of_table(&Known { task: &task, plain, released: &released, heterogeneity: Heterogeneity::None, scale: None }, &sites[1])
+                    .unwrap();
             assert_eq!((personal.way, personal.floored), (way, 0));
             let q = Gaussian::from_natural(family, personal.natural).unwrap();
             let scale = expected.natural()[3..].iter().fold(0.0, |m: f64, v| m.max(v.abs()));
@@ -178,7 +179,7 @@ fn whole(sites: &[RecordTable]) -> RecordTable {
 
 /// Over many federations whose sites' coefficients differ by this standard deviation: how often the personal 90 % intervals cover the site's own coefficients, and
 /// squared distances of the means of personal, all, alone.
-fn many(trust: Trust, way: Way, spread: Spread, differences: f64) -> (f64, [f64; 3]) {
+fn many(trust: Trust, way: Way, heterogeneity: Heterogeneity, differences: f64) -> (f64, [f64; 3]) {
     let task = natural_gradients(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, 4.0, trust);
     let (family, prior) = (task.family(), task.prior_natural());
     let mut random = ChaCha20Rng::seed_from_u64(11);
@@ -195,9 +196,9 @@ fn many(trust: Trust, way: Way, spread: Spread, differences: f64) -> (f64, [f64;
         let run = federation(&task, &sites, &mut random);
         let released = if trust == Trust::Local { run.released(2) } else { run.hidden(2) };
         let plain = task.posterior(&run.state);
-        let personal = of_table(&Known { task: &task, plain, released: &released, spread, scale: None }, &sites[2]).unwrap();
+        let personal = of_table(&Known { task: &task, plain, released: &released, heterogeneity, scale: None }, &sites[2]).unwrap();
         assert_eq!(personal.way, way);
-        assert_eq!(personal.spread.others > 0.0, spread == Spread::Learned);
+        assert_eq!(personal.heterogeneity.others > 0.0, heterogeneity == Heterogeneity::Learned);
         let personal = Gaussian::from_natural(family, personal.natural).unwrap();
         let all = Gaussian::from_natural(family, of_run(&task, &run.history).unwrap().natural_parameters).unwrap();
         let (alone, _) = fit(&logistic(), &sites[2], family, &prior, &prior[3..]).unwrap();
@@ -218,7 +219,7 @@ const WAYS: [(Trust, Way); 2] = [(Trust::Local, Way::OthersReleased), (Trust::Ag
 #[test]
 fn personal_intervals_hold_and_its_mean_is_nearest() {
     for (trust, way) in WAYS {
-        let (covered, squares) = many(trust, way, Spread::None, 0.0);
+        let (covered, squares) = many(trust, way, Heterogeneity::None, 0.0);
         // 360 intervals: a standard error of 1.6 %.
         assert!((0.84..0.95).contains(&covered), "{trust:?}: {covered}");
         let [personal, all, alone] = squares;
@@ -228,20 +229,20 @@ fn personal_intervals_hold_and_its_mean_is_nearest() {
     }
 }
 
-/// Sites that differ: without a spread the intervals are too narrow, with it they hold, and the mean is again the nearest.
+/// Sites that differ: without heterogeneity the intervals are too narrow, with it they hold, and the mean is again the nearest.
 #[test]
-fn with_a_spread_personal_intervals_hold_at_sites_that_differ() {
+fn with_heterogeneity_personal_intervals_hold_at_sites_that_differ() {
     for (trust, way) in WAYS {
-        let (exact, _) = many(trust, way, Spread::None, 0.25);
-        let (covered, squares) = many(trust, way, Spread::Learned, 0.25);
-        assert!(exact < 0.8 && (0.84..0.95).contains(&covered), "{trust:?}: {exact} without a spread, {covered} with it");
+        let (exact, _) = many(trust, way, Heterogeneity::None, 0.25);
+        let (covered, squares) = many(trust, way, Heterogeneity::Learned, 0.25);
+        assert!(exact < 0.8 && (0.84..0.95).contains(&covered), "{trust:?}: {exact} without heterogeneity, {covered} with it");
         let [personal, all, alone] = squares;
         // Three coefficients and 400 records: there is little to gain over the site alone.
         assert!(personal < 0.5 * all && personal < alone, "{trust:?}: {squares:?}");
     }
 }
 
-/// Nobody else in the run: the prior stands for the others.
+/// No one else in the run: the prior stands for the others.
 #[test]
 fn a_site_alone_starts_from_the_prior() {
     let task =
@@ -249,7 +250,13 @@ fn a_site_alone_starts_from_the_prior() {
     let mut random = ChaCha20Rng::seed_from_u64(4);
     let sites = [records(&mut random, 200, &[0.7, -0.4, 0.2])];
     let run = federation(&task, &sites, &mut random);
-    let known = Known { task: &task, plain: task.posterior(&run.state), released: &run.released(0), spread: Spread::Learned, scale: None };
+    let known = Known {
+        task: &task,
+        plain: task.posterior(&run.state),
+        released: &run.released(0),
+        heterogeneity: Heterogeneity::Learned,
+        scale: None,
+    };
     let personal = of_table(&known, &sites[0]).unwrap();
     let prior = task.prior_natural();
     let (alone, _) = fit(&logistic(), &sites[0], task.family(), &prior, &prior[3..]).unwrap();
@@ -266,7 +273,9 @@ fn gaps_cost_rounds_and_nothing_else() {
     let sites: Vec<RecordTable> = (0..3).map(|_| records(&mut random, 300, &[0.7, -0.4, 0.2])).collect();
     let run = federation(&task, &sites, &mut random);
     let plain = task.posterior(&run.state);
-    let of = |released: &Released| of_table(&Known { task: &task, plain, released, spread: Spread::None, scale: None }, &sites[0]).unwrap();
+    let of = |released: &Released| {
+        of_table(&Known { task: &task, plain, released, heterogeneity: Heterogeneity::None, scale: None }, &sites[0]).unwrap()
+    };
     let whole = of(&run.released(0));
     let Released::Sums(mut history, mut part) = run.released(0) else { panic!("sums") };
     history.rounds[2].state.clear();
@@ -285,8 +294,10 @@ fn a_mixture_has_no_personal_posterior() {
         natural_gradients(ModelSpec::from(logistic_regression::LogisticRegression {}), Approximation::FullCovariance, 5.0, Trust::Local);
     let plain = task.prior_natural();
     task.model = ModelSpec::from(gaussian_mixture::GaussianMixture { components: 2, noise_sd: 0.7, seed: 3 });
-    let refused =
-        of_table(&Known { task: &task, plain: &plain, released: &Released::Unknown, spread: Spread::None, scale: None }, &table(3, &[]));
+    let refused = of_table(
+        &Known { task: &task, plain: &plain, released: &Released::Unknown, heterogeneity: Heterogeneity::None, scale: None },
+        &table(3, &[]),
+    );
     assert!(matches!(refused, Err(InferenceError::Capability(..))), "{:?}", refused.err());
 }
 
@@ -312,7 +323,7 @@ fn a_learned_scale_is_that_of_the_run() {
     let plain = task.posterior(&run.state);
     close(Gaussian::from_natural(family, plain.to_vec()).unwrap().standard().mean(), exact.standard().mean(), 0.01);
     for released in [run.released(0), run.hidden(0), Released::Unknown] {
-        let known = Known { task: &task, plain, released: &released, spread: Spread::None, scale: Some(scale) };
+        let known = Known { task: &task, plain, released: &released, heterogeneity: Heterogeneity::None, scale: Some(scale) };
         let personal = of_table(&known, &sites[0]).unwrap();
         let mean = Gaussian::from_natural(family, personal.natural).unwrap();
         close(mean.standard().mean(), exact.standard().mean(), 0.03);

@@ -79,18 +79,18 @@ fn the_statistic_is_chi_square() {
 #[test]
 fn the_others_raise_what_is_allowed() {
     let mut random = Random(2);
-    let (mut blamed, mut spread, mut intercepts) = (0_u32, 0.0, 0.0);
+    let (mut blamed, mut heterogeneity, mut intercepts) = (0_u32, 0.0, 0.0);
     for _ in 0..300 {
         let coefficients = around(8, 3.0, &mut random);
         for compared in compare(&draw(&coefficients, &[2000.0; 8], 5.0, &mut random), ORDINARY, INTERCEPT, 1e-6).unwrap() {
             blamed += u32::from(compared.p < 0.05);
-            spread += compared.spread.others / 2400.0;
-            intercepts += compared.spread.intercept / 2400.0;
+            heterogeneity += compared.heterogeneity.others / 2400.0;
+            intercepts += compared.heterogeneity.intercept / 2400.0;
         }
     }
     // 5 % of 2,400 are 120; the upper limits of variances are above the variances.
     assert!(blamed < 130, "{blamed}");
-    assert!((2.8..4.5).contains(&spread) && (2.8..6.0).contains(&intercepts), "{spread} {intercepts}");
+    assert!((2.8..4.5).contains(&heterogeneity) && (2.8..6.0).contains(&intercepts), "{heterogeneity} {intercepts}");
 }
 
 /// One of five has the opposite coefficients: it is found, and the four others are not blamed for it.
@@ -133,7 +133,7 @@ fn directions_without_a_signal_do_not_count() {
             site.score[0] = random.normal();
         }
     }
-    // Far from everybody, in a coordinate of which the others know nothing.
+    // Far from everyone, in a coordinate of which the others know nothing.
     let far = sites[0].curvature.column(0) * 3.0;
     sites[0].score += far;
     let compared = compare(&sites, ORDINARY, INTERCEPT, 1e-4).unwrap();

@@ -64,7 +64,7 @@ impl WithSimd for Many<'_> {
                 count += 1;
             }
             let places = &places[..count];
-            // Lanes without a logit compute something that nobody reads.
+            // Lanes without a logit compute something that no one reads.
             let (mut f, mut up) = ([1.0; BLOCK], [1.0; BLOCK]);
             for ((f, up), place) in f.iter_mut().zip(&mut up).zip(places) {
                 (*f, *up) = (means[*place], sds[*place]);
@@ -147,7 +147,7 @@ fn exp_of_minus(x: f64) -> f64 {
 /// e^x for |x| ≤ 700, to two units in the last place: x = n ln 2 + r, and Taylor's polynomial of degree 13 of |r| ≤ ½ ln 2. The same bits on every machine.
 #[inline(always)]
 fn exp(x: f64) -> f64 {
-    // A number below 2⁵¹ plus this is rounded to a whole one, which stands in the last bits.
+    // A number below 2⁵¹ plus this is rounded to a whole one, which is in the last bits.
     const SHIFT: f64 = 1.5 * (1_u64 << 52) as f64;
     const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;

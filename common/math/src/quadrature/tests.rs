@@ -122,7 +122,7 @@ fn bits(m: super::SigmoidMoments) -> [u64; 2] {
     [m.sigmoid, m.curvature].map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() })
 }
 
-/// A logit does not know who stands beside it: in every order, in pieces of every length, each is what it is alone, to the last bit.
+/// A logit does not know who is beside it: in every order, in pieces of every length, each is what it is alone, to the last bit.
 #[test]
 fn lanes_do_not_mix() {
     let logits = logits();

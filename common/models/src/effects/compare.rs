@@ -1,7 +1,7 @@
 //! Two records compared: any contrast that a person asks for.
 //!
 //! L = row(one record) − row(another). Of the records only the columns that differ are written, as `age=60` and `ward=surgery`: what is the same in
-//! both cancels. No record of anybody enters.
+//! both cancels. No record of anyone enters.
 
 use dp_pvi_math::expfam::any::Standard;
 
@@ -303,7 +303,7 @@ false_values = ["no"]
         Ok(compared.into_iter().next().unwrap())
     }
 
-    /// What stands in the list is found again.
+    /// What is in the list is found again.
     #[test]
     fn a_comparison_of_one_column_is_its_effect() {
         let q = posterior();

@@ -42,7 +42,7 @@ fn difference(design: &Design, cells: &[Cell], column: usize, to: Cell, from: Ce
     contrast
 }
 
-/// The effects of one column, with names; none where it stands in a product with another column, or is a curve: what it changes is then no single
+/// The effects of one column, with names; none where it is in a product with another column, or is a curve: what it changes is then no single
 /// number.
 pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Vec<(String, Contrast)> {
     let column = &schema.columns()[position];

@@ -15,7 +15,7 @@ use dp_pvi_schema::{Column, LabelKind, Schema, Transform};
 /// * A level of a category against the reference, in any coding. Without a reference the first level is it.
 /// * A boolean: yes against no.
 ///
-/// Where a formula makes the rows, only columns that stand in no product have effects of their own, and of numbers those that are straight lines or
+/// Where a formula makes the rows, only columns that are in no product have effects of their own, and of numbers those that are straight lines or
 /// cut into levels.
 ///
 /// Where classes have coefficients of their own, each has the whole list, by `class: name`, against the first class.

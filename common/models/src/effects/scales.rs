@@ -2,7 +2,7 @@
 
 use dp_pvi_math::expfam::any::Standard;
 use dp_pvi_math::observation::Precision;
-use dp_pvi_math::scales::{Group, Spread, inverse_gamma_quantile};
+use dp_pvi_math::scales::{Group, ScaleSummary, inverse_gamma_quantile};
 use serde::{Deserialize, Serialize};
 
 use crate::ModelSpec;
@@ -10,7 +10,7 @@ use crate::prediction::{Interval, Level};
 use crate::spec::Prior;
 use dp_pvi_schema::Schema;
 
-/// A scale τ: of how far sites differ, or how much a curve bends. What a noise-aware posterior knows of it comes with that posterior ([`Spread`]); otherwise τ² is
+/// A scale τ: of how far sites differ, or how much a curve bends. What a noise-aware posterior knows of it comes with that posterior ([`ScaleSummary`]); otherwise τ² is
 /// inverse-gamma(a + K/2, b + S/2), see [`dp_pvi_math::scales`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +20,7 @@ pub struct Scale {
     /// Which effect of a group: `(Intercept)`, `age`; absent for curves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
-    /// The median of τ; where there is no [`Spread`], τ of which 1/τ² is the expected prior precision.
+    /// The median of τ; where there is no [`ScaleSummary`], τ of which 1/τ² is the expected prior precision.
     pub estimate: f64,
     /// Central 90 % interval; absent where τ was stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub struct Place<'a> {
     pub effect: Option<&'a str>,
 }
 
-/// What a posterior says of all groups of a prior; `names` are those of all coefficients. `spreads` are what it knows of the groups' τ, in their order: none of those that it leaves out.
+/// What a posterior says of all groups of a prior; `names` are those of all coefficients. `summaries` are what it knows of the groups' τ, in their order: none of those that it leaves out.
 #[must_use]
 pub fn scales(
     model: &ModelSpec,
@@ -109,7 +109,7 @@ pub fn scales(
     schema: &Schema,
     names: &[String],
     posterior: &Standard,
-    spreads: &[Option<Spread>],
+    summaries: &[Option<ScaleSummary>],
 ) -> Vec<Scale> {
     let Some(design) = schema.design() else { return Vec::new() };
     let classes = model.rules().classes_with_coefficients(schema);
@@ -117,8 +117,8 @@ pub fn scales(
     let scale = |(number, group): (usize, &Group)| {
         let own = &of[number % of.len()];
         let class = classes.get(number / of.len()).map(String::as_str);
-        let spread = spreads.get(number).copied().flatten();
-        Scale::new(Place { term: &own.term, class, effect: own.effect.as_deref() }, group, names, posterior, spread)
+        let summary = summaries.get(number).copied().flatten();
+        Scale::new(Place { term: &own.term, class, effect: own.effect.as_deref() }, group, names, posterior, summary)
     };
     prior.groups.iter().enumerate().map(scale).collect()
 }
@@ -126,13 +126,13 @@ pub fn scales(
 impl Scale {
     /// What a posterior says of a group, and of its τ where that is known by itself; `names` are those of all coefficients.
     #[must_use]
-    pub fn new(place: Place<'_>, group: &Group, names: &[String], posterior: &Standard, spread: Option<Spread>) -> Self {
+    pub fn new(place: Place<'_>, group: &Group, names: &[String], posterior: &Standard, summary: Option<ScaleSummary>) -> Self {
         let (mean, variance) = (posterior.mean(), posterior.variances());
         let (shape, rate) = group.posterior(mean, &variance);
-        let estimate = spread.map_or_else(|| group.scale(mean, &variance).sqrt(), |spread| spread.median);
-        let interval = |level: Level, known: fn(Spread) -> [f64; 2]| {
+        let estimate = summary.map_or_else(|| group.scale(mean, &variance).sqrt(), |summary| summary.median);
+        let interval = |level: Level, known: fn(ScaleSummary) -> [f64; 2]| {
             let end = |probability| inverse_gamma_quantile(shape, rate, probability).sqrt();
-            let [lower, upper] = spread.map_or_else(|| [end(level.tail()), end(1.0 - level.tail())], known);
+            let [lower, upper] = summary.map_or_else(|| [end(level.tail()), end(1.0 - level.tail())], known);
             group.fixed.is_none().then_some(Interval { lower, upper })
         };
         let member = |j: usize| {
@@ -151,13 +151,13 @@ impl Scale {
             term: place.class.map_or_else(|| place.term.to_owned(), |class| format!("{class}: {}", place.term)),
             effect: place.effect.map(str::to_owned),
             estimate,
-            interval_90: interval(Level::P90, |spread| spread.central_90),
-            interval_95: interval(Level::P95, |spread| spread.central_95),
+            interval_90: interval(Level::P90, |summary| summary.central_90),
+            interval_95: interval(Level::P95, |summary| summary.central_95),
             members,
         }
     }
 
-    /// The same with τ as another one states it, where that is a median inside its intervals. [`Self::agrees`] then compares the rest: a τ with a [`Spread`] does not follow from
+    /// The same with τ as another one states it, where that is a median inside its intervals. [`Self::agrees`] then compares the rest: a τ with a [`ScaleSummary`] does not follow from
     /// the coefficients.
     #[must_use]
     pub fn with_tau_of(mut self, stated: &Self) -> Self {

@@ -257,7 +257,7 @@ fn classes_have_effects_of_their_own() {
     assert!((compared[1].estimate - 0.2 * 10.0 / 20.0).abs() < 1e-12, "{}", compared[1].estimate);
 }
 
-/// The coefficients of a curve stand behind what a model puts before the row.
+/// The coefficients of a curve are behind what a model puts before the row.
 #[test]
 fn a_curve_is_drawn_from_its_own_coefficients() {
     let survival = "[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n";

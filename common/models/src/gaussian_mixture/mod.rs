@@ -58,7 +58,7 @@ impl MixtureShape {
     }
 
     /// Where the layout's numbers stand among the natural parameters of the family over all J·D coordinates, in ascending order. With full
-    /// covariance what stands between them belongs to two components and is 0.
+    /// covariance what is between them belongs to two components and is 0.
     #[must_use]
     pub fn positions(&self) -> Vec<usize> {
         let (d, block) = (self.means(), self.dimension);

@@ -35,7 +35,7 @@ pub struct GaussianMixture {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     /// J. Required.
     components: Option<u32>,
     /// σ. Required.
@@ -47,11 +47,11 @@ pub struct Written {
 impl ModelOptions for GaussianMixture {
     const NAME: &'static str = "gaussian-mixture";
     const HELP: &'static str = "groups of rows around unknown means";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(written: Written) -> Result<Self, TaskError> {
+    fn explicit(written: Raw) -> Result<Self, TaskError> {
         match written {
-            Written { components: Some(components), noise_sd: Some(noise_sd), seed } => {
+            Raw { components: Some(components), noise_sd: Some(noise_sd), seed } => {
                 Ok(Self { components, noise_sd, seed: seed.unwrap_or(0) })
             }
             _ => invalid("family = \"gaussian-mixture\" needs components, and noise_sd, the known standard deviation around every mean"),

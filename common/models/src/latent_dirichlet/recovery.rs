@@ -1,4 +1,4 @@
-//! How well planted topics were found: topics are matched one to one at minimum total cost (the pairing by nearest neighbour could
+//! How well drawn topics were found: topics are matched one to one at minimum total cost (the pairing by nearest neighbour could
 //! use one topic twice).
 
 /// Mean over topics of Σ_v |β_kv − β*_kv| after the best one-to-one matching; between 0 and 2. Rows are topics.
@@ -6,10 +6,10 @@
 /// # Panics
 /// The numbers of topics differ, or there are none.
 #[must_use]
-pub fn matched_l1(found: &[Vec<f64>], planted: &[Vec<f64>]) -> f64 {
-    assert!(found.len() == planted.len() && !found.is_empty(), "two different numbers of topics");
+pub fn matched_l1(found: &[Vec<f64>], drawn: &[Vec<f64>]) -> f64 {
+    assert!(found.len() == drawn.len() && !found.is_empty(), "two different numbers of topics");
     let distance = |a: &Vec<f64>, b: &Vec<f64>| a.iter().zip(b).map(|(x, y)| (x - y).abs()).sum::<f64>();
-    let cost: Vec<Vec<f64>> = found.iter().map(|f| planted.iter().map(|p| distance(f, p)).collect()).collect();
+    let cost: Vec<Vec<f64>> = found.iter().map(|f| drawn.iter().map(|p| distance(f, p)).collect()).collect();
     let total: f64 = assignment(&cost).iter().enumerate().map(|(row, &column)| cost[row][column]).sum();
     #[allow(clippy::cast_precision_loss, reason = "a number of topics")]
     let k = found.len() as f64;

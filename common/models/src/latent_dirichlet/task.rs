@@ -34,7 +34,7 @@ pub struct LatentDirichletSpec {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     /// K.
     topics: u32,
     /// Default: 1/K.
@@ -46,9 +46,9 @@ pub struct Written {
 impl ModelOptions for LatentDirichletSpec {
     const NAME: &'static str = "latent-dirichlet";
     const HELP: &'static str = "topics of documents";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { topics, alpha, eta }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { topics, alpha, eta }: Raw) -> Result<Self, TaskError> {
         let each = 1.0 / f64::from(topics.max(1));
         Ok(Self { topics, alpha: alpha.unwrap_or(each), eta: eta.unwrap_or(each) })
     }

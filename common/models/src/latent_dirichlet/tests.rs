@@ -145,7 +145,7 @@ fn planted_topics_are_recovered_without_noise() {
     // Five topics over 50 words: topic k is mostly words 10k to 10k+9. Every document mixes two topics.
     let (k, v) = (5_usize, 50_usize);
     let mut state = 9;
-    let planted: Vec<Vec<f64>> = (0..k)
+    let drawn: Vec<Vec<f64>> = (0..k)
         .map(|t| {
             let row: Vec<f64> = (0..v).map(|w| if w / 10 == t { 0.5 + uniform(&mut state) } else { 0.02 }).collect();
             let sum: f64 = row.iter().sum();
@@ -168,7 +168,7 @@ fn planted_topics_are_recovered_without_noise() {
             let mut counts = vec![0.0; v];
             for _ in 0..60 {
                 let topic = if uniform(&mut state) < share { a } else { b };
-                counts[draw(&planted[topic], &mut state)] += 1.0;
+                counts[draw(&drawn[topic], &mut state)] += 1.0;
             }
             (0..v as u32).filter(|&w| counts[w as usize] > 0.0).map(|w| (w, counts[w as usize])).unzip()
         })
@@ -184,7 +184,7 @@ fn planted_topics_are_recovered_without_noise() {
         })
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .unwrap();
-    let l1 = matched_l1(&topics.distributions(), &planted);
+    let l1 = matched_l1(&topics.distributions(), &drawn);
     assert!(l1 < 0.2, "{l1}");
     let pairs = |documents: &[(Vec<u32>, Vec<f64>)]| held_out(&topics, documents.iter().map(|(i, c)| (&i[..], &c[..])), Sweeps::Converged);
     let perplexity = pairs(test).perplexity();

@@ -28,16 +28,16 @@ pub struct LinearRegression {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     noise_sd: Option<f64>,
 }
 
 impl ModelOptions for LinearRegression {
     const NAME: &'static str = "linear-regression";
     const HELP: &'static str = "a number, linear in the features, with known noise";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { noise_sd }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { noise_sd }: Raw) -> Result<Self, TaskError> {
         match noise_sd {
             Some(noise_sd) => Ok(Self { noise_sd }),
             None => invalid(

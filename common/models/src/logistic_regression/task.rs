@@ -26,7 +26,7 @@ pub struct LogisticRegression {}
 impl ModelOptions for LogisticRegression {
     const NAME: &'static str = "logistic-regression";
     const HELP: &'static str = "one of two classes, through a logit";
-    type Written = Self;
+    type Raw = Self;
 
     fn explicit(written: Self) -> Result<Self, TaskError> {
         Ok(written)

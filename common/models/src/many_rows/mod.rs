@@ -1,5 +1,5 @@
 //! Likelihoods in which a record has several linear predictors: the rows, residuals and curvatures from which everything else about it follows. Mathematics of a
-//! record and of a q, whoever's they are: sites evaluate it on records.
+//! record and of a q: sites evaluate it on records.
 //!
 //! A record becomes *rows* ρ over the d coordinates of the model, each with a residual r and a curvature c (which may be negative, as long as Σ c ρρᵀ has no
 //! negative eigenvalue). With f = E_q log p(record), or a lower bound of it,

@@ -27,7 +27,7 @@ pub struct MultinomialRegression {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     classes: Option<u32>,
 }
 
@@ -37,9 +37,9 @@ const MAX_CLASSES: u32 = 100;
 impl ModelOptions for MultinomialRegression {
     const NAME: &'static str = "multinomial-regression";
     const HELP: &'static str = "one of several classes in no order, each with a logit against the first";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { classes }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { classes }: Raw) -> Result<Self, TaskError> {
         match classes {
             Some(classes) => Ok(Self { classes }),
             None => invalid("multinomial-regression needs classes, the number of values that the outcome's column lists"),

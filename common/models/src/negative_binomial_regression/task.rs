@@ -30,16 +30,16 @@ pub struct NegativeBinomialRegression {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     dispersion: Option<f64>,
 }
 
 impl ModelOptions for NegativeBinomialRegression {
     const NAME: &'static str = "negative-binomial-regression";
     const HELP: &'static str = "a count that spreads more than Poisson's, whose logarithm is linear in the features";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { dispersion }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { dispersion }: Raw) -> Result<Self, TaskError> {
         match dispersion {
             Some(dispersion) => Ok(Self { dispersion }),
             None => invalid(

@@ -15,7 +15,7 @@ pub fn standard_normals(mut word: impl FnMut() -> u64, out: &mut [f64]) {
     }
 }
 
-/// The first `len` numbers of a sequence of standard normal draws that is the same for everybody: predictions from one posterior agree
+/// The first `len` numbers of a sequence of standard normal draws that is the same for everyone: predictions from one posterior agree
 /// wherever they are made. It protects nothing.
 #[must_use]
 pub fn public_normals(sequence: u64, len: usize) -> Vec<f64> {

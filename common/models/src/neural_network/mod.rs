@@ -22,7 +22,7 @@
 //! # Predictions
 //!
 //! A prediction is a mixture over samples of the hidden layers, with the last layer integrated. The draws are a fixed public table, so that
-//! everybody who predicts from one posterior says the same.
+//! everyone who predicts from one posterior says the same.
 //!
 //! **Assumes** a number or one of two classes as label. **Defaults**: one layer of 50 units, 10 samples of a gradient. **When**: many records and no
 //! linear effect; by `update = "dp-optimisation"`. Gradients have no public bound: give a `clip_norm`.
@@ -150,7 +150,7 @@ impl Network {
         if self.draws() == 0 { 1 } else { wanted.max(1) }
     }
 
-    /// Where a fit may start: independent normal weights of variance 1/inputs, biases 0, the same for everybody. From equal
+    /// Where a fit may start: independent normal weights of variance 1/inputs, biases 0, the same for everyone. From equal
     /// weights (a prior's mean) all units of a layer would have equal expected gradients. Without hidden layers 0.
     #[must_use]
     pub fn initial_mean(&self) -> Vec<f64> {
@@ -204,7 +204,7 @@ fn matrices(network: &Network, parameters: &mut impl Iterator<Item = f64>) -> Ve
     network.layers.iter().enumerate().map(make).collect()
 }
 
-/// The forward pass of a batch, kept for whoever goes back through it. A *column* is one sample of one row: S columns a row.
+/// The forward pass of a batch, kept for the backward pass. A *column* is one sample of one row: S columns a row.
 #[derive(Debug, Clone, Default)]
 pub struct Forward {
     /// Means of the first layer's outputs, row by row.

@@ -50,7 +50,7 @@ pub enum NetworkOutput {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     /// Default: one layer of 50 units.
     hidden: Option<Vec<u32>>,
     /// Given: a number is predicted.
@@ -64,9 +64,9 @@ pub struct Written {
 impl ModelOptions for NeuralNetworkSpec {
     const NAME: &'static str = "neural-network";
     const HELP: &'static str = "a number or a class, through ReLU layers";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(written: Written) -> Result<Self, TaskError> {
+    fn explicit(written: Raw) -> Result<Self, TaskError> {
         let output = match (written.noise_sd, written.classes) {
             (Some(_), Some(_)) => {
                 return invalid("a neural network predicts a number (noise_sd) or a class (classes): leave one of them out");

@@ -1,4 +1,4 @@
-//! A record as one to three logits that came out as 1: see the page of the [room](super).
+//! A record as one to three logits that came out as 1: see the page of the [module](super).
 
 use super::OrdinalRegression;
 use crate::many_rows::{ManyRows, Place, PseudoRows};

@@ -33,7 +33,7 @@ pub struct OrdinalRegression {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     classes: Option<u32>,
     /// Default: 0 and 0.5.
     threshold_mean: Option<[f64; 2]>,
@@ -47,9 +47,9 @@ const MAX_CLASSES: u32 = 100;
 impl ModelOptions for OrdinalRegression {
     const NAME: &'static str = "ordinal-regression";
     const HELP: &'static str = "one of several ordered classes, through a logit and thresholds";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(written: Written) -> Result<Self, TaskError> {
+    fn explicit(written: Raw) -> Result<Self, TaskError> {
         let Some(classes) = written.classes else {
             return invalid("ordinal-regression needs classes, the number of values that the outcome's column lists");
         };

@@ -30,7 +30,7 @@ pub struct PbpNetwork {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     /// Units of every hidden layer. Default: one layer of 50.
     hidden: Option<Vec<u32>>,
     /// Public seed of the means at which inference starts. Default: 0.
@@ -40,9 +40,9 @@ pub struct Written {
 impl ModelOptions for PbpNetwork {
     const NAME: &'static str = "pbp-network";
     const HELP: &'static str = "a number with unknown noise, through ReLU layers, by moments";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { hidden, seed }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { hidden, seed }: Raw) -> Result<Self, TaskError> {
         Ok(Self { hidden: hidden.unwrap_or_else(|| vec![50]), seed: seed.unwrap_or(0) })
     }
 }
@@ -73,7 +73,7 @@ impl ModelRules for PbpNetwork {
     }
 
     /// All weights, and the precision of the noise as the last coordinate (see `PropagationRule` of dp-pvi-posterior).
-    /// Biases stand in the place of an intercept.
+    /// Biases are in the place of an intercept.
     fn parameters(&self, features: u32) -> Parameters {
         Parameters::from_columns(self.network(features).map_or(0, |network| u32::try_from(network.weights() + 1).unwrap_or(0)))
     }

@@ -26,7 +26,7 @@ pub struct PoissonRegression {}
 impl ModelOptions for PoissonRegression {
     const NAME: &'static str = "poisson-regression";
     const HELP: &'static str = "a count, whose logarithm is linear in the features";
-    type Written = Self;
+    type Raw = Self;
 
     fn explicit(written: Self) -> Result<Self, TaskError> {
         Ok(written)

@@ -28,7 +28,7 @@ pub struct ProbitRegression {}
 impl ModelOptions for ProbitRegression {
     const NAME: &'static str = "probit-regression";
     const HELP: &'static str = "one of two classes, through a probit";
-    type Written = Self;
+    type Raw = Self;
 
     fn explicit(written: Self) -> Result<Self, TaskError> {
         Ok(written)

@@ -36,7 +36,7 @@ pub struct RobustRegression {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     /// Default: 4.
     degrees_of_freedom: Option<f64>,
     scale: Option<WrittenScale>,
@@ -61,9 +61,9 @@ const RATE: f64 = 0.25;
 impl ModelOptions for RobustRegression {
     const NAME: &'static str = "robust-regression";
     const HELP: &'static str = "a number with outliers, linear in the features, with noise of Student's distribution";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { degrees_of_freedom, scale, scale_shape, scale_rate }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { degrees_of_freedom, scale, scale_shape, scale_rate }: Raw) -> Result<Self, TaskError> {
         let degrees_of_freedom = degrees_of_freedom.unwrap_or(4.0);
         match scale {
             Some(WrittenScale::Known(scale)) if scale_shape.is_none() && scale_rate.is_none() => {

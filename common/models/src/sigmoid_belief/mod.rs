@@ -36,7 +36,7 @@ pub enum NetworkError {
     Statistics,
 }
 
-/// J visible and K hidden units, and where each statistic stands in a released vector.
+/// J visible and K hidden units, and where each statistic is in a released vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     visible: usize,

@@ -36,7 +36,7 @@ pub struct SigmoidBeliefSpec {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     /// K.
     hidden: u32,
     /// Default: 10.
@@ -50,9 +50,9 @@ pub struct Written {
 impl ModelOptions for SigmoidBeliefSpec {
     const NAME: &'static str = "sigmoid-belief";
     const HELP: &'static str = "binary images from hidden binary units";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(written: Written) -> Result<Self, TaskError> {
+    fn explicit(written: Raw) -> Result<Self, TaskError> {
         Ok(Self {
             hidden: written.hidden,
             bias_scale: written.bias_scale.unwrap_or(10.0),

@@ -143,17 +143,17 @@ fn no_image_has_statistics_above_the_worst_case() {
     }
 }
 
-/// Records from a planted network: the M-step without noise brings the reconstruction up.
+/// Records from a drawn network: the M-step without noise brings the reconstruction up.
 #[test]
 fn learning_without_noise_improves_reconstruction_and_bound() {
-    let planted = network(12, 2, 11);
+    let drawn = network(12, 2, 11);
     let mut state = 5;
     let n = 400;
     let mut v = DMatrix::zeros(12, n);
     for i in 0..n {
         let h: Vec<f64> = (0..2).map(|_| f64::from(u8::from(uniform(&mut state) < 0.5))).collect();
         for j in 0..12 {
-            let t = 2.5 * (planted.weights()[(j, 0)] * h[0] + planted.weights()[(j, 1)] * h[1]) + planted.visible_bias()[j];
+            let t = 2.5 * (drawn.weights()[(j, 0)] * h[0] + drawn.weights()[(j, 1)] * h[1]) + drawn.visible_bias()[j];
             v[(j, i)] = f64::from(u8::from(uniform(&mut state) < 1.0 / (1.0 + (-t).exp())));
         }
     }

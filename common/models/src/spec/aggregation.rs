@@ -1,4 +1,4 @@
-//! Numbers of aggregated trust: how many sites there are, whom the noise counts on, and what a site may add to a sum.
+//! Parameters of aggregated trust: number of sites, number of honest shares of noise, and bounds of a site's part.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ impl RawAggregation {
     /// The numbers with their defaults, checked.
     ///
     /// # Errors
-    /// Numbers with which aggregation protects nobody.
+    /// Parameters with which aggregation gives no protection.
     pub fn resolve(&self, expected_sites: u32) -> Result<AggregationSpec, TaskError> {
         let (sites, colluders) = (self.sites.unwrap_or(expected_sites), self.colluders.unwrap_or(1));
         let missing = u64::from(self.dropouts.unwrap_or(0)) + u64::from(colluders);
@@ -69,7 +69,7 @@ impl AggregationSpec {
         self.honest.saturating_add(self.colluders)
     }
 
-    /// Refuses numbers with which aggregation protects nobody.
+    /// Refuses parameters with which aggregation gives no protection.
     ///
     /// # Errors
     /// What is refused, in words.

@@ -26,14 +26,14 @@ pub enum TaskError {
     Accountant(#[from] dp_pvi_accounting::AccountantError),
 }
 
-/// Whether a number that must be above 0 is one that anybody could mean: between 1e-30 and 1e30. What is computed from such numbers stays far
+/// Whether a number that must be above 0 is one that anyone could mean: between 1e-30 and 1e30. What is computed from such numbers stays far
 /// inside of what double precision can hold, where roundings are relative and nothing vanishes.
 #[must_use]
 pub fn positive(value: f64) -> bool {
     (1e-30..=1e30).contains(&value)
 }
 
-/// Refuses clipping norms that nobody can mean, see [`positive`].
+/// Refuses clipping norms outside of a plausible range, see [`positive`].
 ///
 /// # Errors
 /// The refusal.
@@ -60,7 +60,7 @@ pub fn invalid<T>(message: &str) -> Result<T, TaskError> {
 /// The settings of a family or an update, `of`, from what is written in a section beside the keys that it has whatever they are.
 ///
 /// # Errors
-/// A key that nobody knows, or a value of the wrong kind. Of a key the words name all that there are: it may be one of either with a slip in it.
+/// A key that no one knows, or a value of the wrong kind. Of a key the words name all that there are: it may be one of either with a slip in it.
 pub fn settings<T: DeserializeOwned>(written: &toml::Table, section: &str, of: &str, always: &[&str]) -> Result<T, TaskError> {
     written.clone().try_into().or_else(|error: toml::de::Error| {
         let words = error.to_string().trim_end().replace(", there are no fields", ", it has no settings of its own");

@@ -1,4 +1,4 @@
-//! Parts of a task's document that the rooms of models and methods read: the family, the prior, the schedule, the guarantee and who is
+//! Parts of a task's document that the modules of models and methods read: the family, the prior, the schedule, the guarantee and who is
 //! trusted with it; and how a number out of range is refused.
 
 mod aggregation;
@@ -91,7 +91,7 @@ pub fn schema(text: &str, design: Option<&DesignSpec>) -> Result<Schema, SchemaE
 /// Refuses an offset where model or update do not carry it.
 ///
 /// # Errors
-/// The words for who writes the task.
+/// The error's words for the author of the task.
 pub fn check_offset(schema: &Schema, design: Option<&DesignSpec>, carried: bool) -> Result<(), TaskError> {
     if carried || !schema.design().is_some_and(dp_pvi_schema::formula::Design::has_offset) {
         return Ok(());
@@ -118,7 +118,7 @@ pub fn refuse(design: Option<&DesignSpec>, is: impl Fn(&str) -> bool, problem: &
 /// Refuses weights where model or update do not carry them.
 ///
 /// # Errors
-/// The words for who writes the task.
+/// The error's words for the author of the task.
 pub fn check_weights(schema: &Schema, design: Option<&DesignSpec>, carried: bool) -> Result<(), TaskError> {
     let Some(weights) = design.and_then(|design| design.weights.as_ref()) else { return Ok(()) };
     check::require(
@@ -201,7 +201,7 @@ pub struct PrivacySpec {
     pub delta: Delta,
     /// Who adds the noise.
     pub trust: Trust,
-    /// Most units that one site may declare; absent = as many as the lattice holds. With `trust = "aggregated"` it stands in `aggregation`.
+    /// Most units that one site may declare; absent = as many as the lattice holds. With `trust = "aggregated"` it is in `aggregation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_units: Option<u64>,
 }

@@ -1,5 +1,5 @@
 //! What follows from a task for the data of its sites, as the last field of the resolved document: so that a program that knows no update, such as
-//! `dp-pvi-verify`, can compare statements and certificates with a task. What each field is for stands in `common/accounting/proofs/statements.md`.
+//! `dp-pvi-verify`, can compare statements and certificates with a task. What each field is for is in `common/accounting/proofs/statements.md`.
 
 use std::collections::BTreeSet;
 

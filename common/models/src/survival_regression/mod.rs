@@ -8,7 +8,7 @@
 //! **Rows**: a record becomes one row (1 at b; x) for every interval in which it was watched for a time e_b = min(t, c_b) − max(entry, c_(b−1)) > 0, with d_b = 1 where the
 //! event came in it: a Poisson count with the offset ln e_b. With a_b, s_b² of the row's predictor and E_b = e_b exp(a_b + s_b²/2),
 //! f = Σ(d_b a_b − E_b), r_b = d_b − E_b, c_b = E_b. An event at the time of entry (a death on the day of admission; a time of 0) counts with e_b =
-//! `least_exposure` in the interval of that time: else a treatment that kills at once would look as good as before. A record that left when it came without an event tells nothing, and one
+//! `least_exposure` in the interval of that time: else a treatment that kills at once would look as good as before. A record that left when it came without an event carries no information, and one
 //! that left before it came is a mistake; both contribute 0, and `data inspect` counts them.
 //!
 //! **Bounds**: none of its own. Under a bound B (`residual_bound` of natural gradients) a record is watched from its entry on until E adds up to B at the public q: the

@@ -1,4 +1,4 @@
-//! A record as one Poisson count for every interval in which it was watched: see the page of the [room](super).
+//! A record as one Poisson count for every interval in which it was watched: see the page of the [module](super).
 
 use dp_pvi_math::expfam::any::Standard;
 

@@ -34,7 +34,7 @@ pub struct SurvivalRegression {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     cuts: Option<Vec<f64>>,
     /// Default: −ln of the last cut.
     baseline_mean: Option<f64>,
@@ -53,9 +53,9 @@ const MOST_GUESS: f64 = 20.0;
 impl ModelOptions for SurvivalRegression {
     const NAME: &'static str = "survival-regression";
     const HELP: &'static str = "a time until an event, with proportional hazards and a baseline that is constant between cuts";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { cuts, baseline_mean, baseline_scale, least_exposure }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { cuts, baseline_mean, baseline_scale, least_exposure }: Raw) -> Result<Self, TaskError> {
         let Some(cuts) = cuts else {
             return invalid(
                 "survival-regression needs cuts, the ends of the intervals on which the baseline hazard is constant: cuts = [0, 30, 90, 365] up to the time's `upper`",

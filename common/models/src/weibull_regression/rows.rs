@@ -1,4 +1,4 @@
-//! A record as one row with its expected count, and one for the event: see the page of the [room](super).
+//! A record as one row with its expected count, and one for the event: see the page of the [module](super).
 
 use dp_pvi_math::expfam::any::Standard;
 

@@ -32,7 +32,7 @@ pub struct WeibullRegression {
 /// Options as a person writes them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct Raw {
     time_unit: Option<f64>,
     /// Default: 0.
     shape_mean: Option<f64>,
@@ -43,9 +43,9 @@ pub struct Written {
 impl ModelOptions for WeibullRegression {
     const NAME: &'static str = "weibull-regression";
     const HELP: &'static str = "a time until an event, with a hazard that rises or falls as a power of time";
-    type Written = Written;
+    type Raw = Raw;
 
-    fn explicit(Written { time_unit, shape_mean, shape_scale }: Written) -> Result<Self, TaskError> {
+    fn explicit(Raw { time_unit, shape_mean, shape_scale }: Raw) -> Result<Self, TaskError> {
         match time_unit {
             Some(time_unit) => Ok(Self { time_unit, shape_mean: shape_mean.unwrap_or(0.0), shape_scale: shape_scale.unwrap_or(0.5) }),
             None => invalid("weibull-regression needs time_unit, in the unit of the file: about √(lower · upper) of the time's range"),

@@ -2,7 +2,7 @@
 //! thousands of federations.
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss)]
 
-use crate::worlds::sites::{Cells, Differences, Federation, Labels, Random, run};
+use crate::synthetic::sites::{Cells, Differences, Federation, Labels, Random, run};
 use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_results::agreement::Verdict;
@@ -66,7 +66,7 @@ fn a_run_that_was_too_short_says_so_also_without_a_site() {
         let sites = federation.draw(&cells, &mut random);
         let all = run(&task, &cells, &sites, &mut random);
         let convergence = Convergence::of_run(&task, &all.history).unwrap();
-        assert_eq!(convergence.verdict != Convergences::NotArrived, arrived, "{rounds} rounds: {convergence:?}");
+        assert_eq!(convergence.verdict != Convergences::NotConverged, arrived, "{rounds} rounds: {convergence:?}");
         let variances = |natural: Vec<f64>| Gaussian::from_natural(task.family(), natural).unwrap().standard().variances().to_vec();
         let whole = variances(of_run(&task, &all.history).unwrap().natural_parameters);
         let left = variances(without(&task, &all.releases(), 4).unwrap().natural_parameters);

@@ -26,7 +26,7 @@ pub(super) struct Method {
     pub(super) sequential: bool,
     /// All records at one trusted place.
     pub(super) pooled: bool,
-    /// Whether the split matters; where it does not, the curve of the balanced one stands in all.
+    /// Whether the split matters; where it does not, the curve of the balanced one is in all.
     pub(super) depends_on_split: bool,
     /// Rounds between two points of a synchronous curve.
     pub(super) evaluate_every: u32,

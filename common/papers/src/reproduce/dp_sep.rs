@@ -4,7 +4,7 @@ use dp_pvi_accounting::Epsilon;
 use dp_pvi_inference::methods::{Job, run};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
@@ -59,7 +59,7 @@ pub(super) fn rounds(task: &ResolvedTask, table: RecordTable, seed: u64) -> Resu
             Some(Payload::Values(values)) => values.clone(),
             Some(Payload::Masked(_)) | None => return Err(ReproduceError::Result("one site has nothing to aggregate".into())),
         };
-        state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum }).state;
     }
     Ok(state)
 }

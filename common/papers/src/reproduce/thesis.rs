@@ -1,4 +1,4 @@
-//! `dp-pvi-papers reproduce thesis-figure-3.3`: what an update of M sites costs each of them if its noise is spread over all, and somebody sees the single
+//! `dp-pvi-papers reproduce thesis-figure-3.3`: what an update of M sites costs each of them if its noise is spread over all, and someone sees the single
 //! messages (clipping norm 1, noise σ = 1 on the sum, δ = 1e-4).
 
 use std::fmt::Write as _;

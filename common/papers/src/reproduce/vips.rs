@@ -7,7 +7,7 @@ use dp_pvi_accounting::{Epsilon, NoiseMultiplier};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_names::{ClientId, Hash, Payload, ReleaseId, RunId};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{PrivacySpec, ResolvedTask, StatisticsSpec, UpdateSpec, VipsSpec};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::ledger::{Budget, LedgerIdentity};
@@ -129,7 +129,7 @@ impl Alone {
             Some(Payload::Lattice(sum)) => sum.to_f64(),
             _ => return Err(ReproduceError::Result("the update releases no sum".into())),
         };
-        self.state = self.task.rule().apply(&self.state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        self.state = self.task.rule().apply(&self.state, &VisitSum { visit, sites: 1, sum: &sum }).state;
         Ok(())
     }
 }

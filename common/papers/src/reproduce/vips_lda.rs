@@ -1,7 +1,7 @@
 //! `dp-pvi-papers reproduce vips-lda`: topics of KOS blog entries, perplexity of held-out entries against ε.
 //!
 //! The original experiment took Wikipedia in minibatches and counted by the moments accountant or by strong composition; its documents are
-//! not public. Here 3,430 entries of a blog stand in, most of them for training in every round (a minibatch of so few would hold more noise
+//! not public. Here 3,430 entries of a blog are in, most of them for training in every round (a minibatch of so few would hold more noise
 //! than documents), at one site, whose noise is that of an aggregated sum.
 //!
 //! A full run (seed 1, exact lattice noise, within five minutes on the two-core machine): perplexity 4,118, 3,302, 2,840 and 2,454 at ε = 0.5, 1, 2
@@ -18,7 +18,7 @@ use dp_pvi_inference::records::RecordTable;
 use dp_pvi_models::latent_dirichlet::Topics;
 use dp_pvi_models::latent_dirichlet::document::Sweeps;
 use dp_pvi_models::latent_dirichlet::perplexity::held_out;
-use dp_pvi_posterior::methods::{Arrived, VipsRule};
+use dp_pvi_posterior::methods::{VipsRule, VisitSum};
 use dp_pvi_posterior::task::{ResolvedTask, UpdateSpec};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{SiteState, UnitTable};
@@ -148,7 +148,7 @@ fn free(task: &ResolvedTask, sites: &[RecordTable], progress: &Progress) -> Resu
                 term.entries().for_each(|(index, value)| sum[index as usize] += value);
             }
         }
-        state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum }).state;
         bar.inc(1);
     }
     Ok(state)

@@ -25,7 +25,7 @@ use dp_pvi_inference::models::sigmoid_belief::{ClippedImages, ImageStatistics};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_models::sigmoid_belief::Network;
 use dp_pvi_models::sigmoid_belief::hidden::Prepared;
-use dp_pvi_posterior::methods::{Arrived, VipsRule};
+use dp_pvi_posterior::methods::{VipsRule, VisitSum};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, StatisticsSpec, UpdateSpec};
 use dp_pvi_privacy::UnitTable;
 use dp_pvi_privacy::mechanism::BatchTerms;
@@ -161,7 +161,7 @@ fn free(task: &ResolvedTask, table: &RecordTable, bar: &ProgressBar) -> Result<N
         // As if it were a sample of the task's rate: the last batch may be shorter.
         let share = images.sampling_rate.get() * images.images / (units.len() as f64);
         sums.iter_mut().zip(other).for_each(|(sum, other)| *sum = (*sum + other) * share);
-        state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sums }).state;
+        state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sums }).state;
         bar.inc(1);
     }
     network(task, &state)

@@ -1,5 +1,5 @@
 //! What every site released under local trust, and why sites are not compared. The mathematics of the comparison is [`dp_pvi_math::agreement`]; what a site's
-//! releases say of the coefficients is told by the rooms of the methods.
+//! releases say of the coefficients is told by the modules of the methods.
 
 use crate::methods::noise_aware::{ClosedRound, History};
 pub use dp_pvi_math::agreement::Compared;
@@ -25,7 +25,7 @@ impl<'a> SiteReleases<'a> {
     }
 }
 
-/// Why sites were not compared, as a reader is told.
+/// Why sites were not compared, as a sentence for the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotTested {
     /// Only the sum is known.
@@ -45,7 +45,7 @@ pub enum NotTested {
     /// Updates may be late.
     #[error("updates of an asynchronous run start from different states")]
     Late,
-    /// Nobody to compare with.
+    /// There is no other site to compare with.
     #[error("fewer than two sites took part")]
     OneSite,
     /// Nothing was released yet.

@@ -109,7 +109,7 @@ mod tests {
 
     const CONTEXT: ResolveContext<'_> = ResolveContext { name: "long", update_deadline_seconds: 60, min_sites: 2, expected_sites: 4 };
 
-    /// Processor time of this thread in seconds, where the system tells it: what else runs on the machine does not count.
+    /// Processor time of this thread in seconds, where the system has it: other work on the machine does not count.
     fn cpu_seconds() -> Option<f64> {
         let times = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         Some(times.split_whitespace().next()?.parse::<f64>().ok()? * 1e-9)

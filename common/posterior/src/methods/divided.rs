@@ -1,16 +1,16 @@
 //! A posterior without one of its sites: what the site released is divided out, under local trust.
 //!
 //! λ = λ0 + Σ λ_m + Σ r holds by construction: a site's factor is λ_m = Σ_t ρ_t Δ_mt over the rounds that included it, and can be rebuilt from what the server
-//! received. Where the noise-aware posterior is made of looks at the likelihood, it is made anew of the looks of the others (`noise_aware`, file `sites.rs`).
+//! received. A noise-aware posterior is computed again from the measurements of the other sites (`noise_aware`, file `sites.rs`).
 //!
 //! It is **no erasure**. The other sites' later releases were made at points that the site had moved, and still depend on it; its charges stay.
 
 use crate::methods::agreement::SiteReleases;
 use crate::methods::noise_aware::Absent;
-use crate::methods::{Arrived, PviRule, Rule, Setting};
-use dp_pvi_math::scales::Spread;
+use crate::methods::{PviRule, Rule, Setting, VisitSum};
+use dp_pvi_math::scales::ScaleSummary;
 
-/// What a run says without one site.
+/// The posterior of a run without one site.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Divided {
     /// In the task's family.
@@ -19,8 +19,8 @@ pub struct Divided {
     pub noise: Noise,
     /// Directions whose precision fell below the prior's and was raised to it.
     pub raised: usize,
-    /// Of the noise-aware posterior: what is known of the scale of every group of the prior.
-    pub scales: Vec<Option<Spread>>,
+    /// Of the noise-aware posterior: summary of the scale of every group of the prior.
+    pub scales: Vec<Option<ScaleSummary>>,
     /// The same as it came out of the run, without the noise, where it contains the noise.
     pub plain: Option<Vec<f64>>,
 }
@@ -54,7 +54,7 @@ pub enum Undividable {
         "a diagonal preconditioner releases nothing of the correlations, too little to do without a site: run the task again without it"
     )]
     Correlations,
-    /// Nobody else is in it, or not the site.
+    /// There is no other site in it, or this site is not in it.
     #[error("no round contains the site together with others, or after it: there is nothing to divide")]
     Nothing,
     /// The vectors are gone.
@@ -101,7 +101,7 @@ pub(crate) fn of_factor(task: &Setting<'_>, releases: &SiteReleases<'_>, site: u
     };
     let change: Vec<f64> = factor.iter().map(|f| -f).collect();
     let rule = PviRule::from_parts(task.family(), task.prior_natural(), task.model.rules().floor(), vec![1.0]);
-    let step = Rule::apply(&rule, state, &Arrived { visit: 0, sites: 1, sum: &change });
+    let step = Rule::apply(&rule, state, &VisitSum { visit: 0, sites: 1, sum: &change });
     // A factor that cannot be taken out leaves the state as it was.
     let left = step.state != state || change.iter().all(|c| *c == 0.0);
     if left && step.state.iter().all(|v| v.is_finite()) {

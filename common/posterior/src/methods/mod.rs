@@ -1,5 +1,5 @@
 //! What the public side knows of an update: its numbers, what a visit is to an accountant, what a site sends and keeps, and which rule
-//! moves the state. To add an update, write a room beside these, its line in the registry, and its numbers in [`UpdateSpec`] and
+//! moves the state. To add an update, write a module beside these, its line in the registry, and its numbers in [`UpdateSpec`] and
 //! [`UpdateKind`]; what it computes on records is the folder of the same name in `dp-pvi-inference`.
 
 pub mod agreement;
@@ -17,9 +17,9 @@ pub mod natural_gradient;
 pub mod noise_aware;
 pub mod parameter_perturbation;
 pub(crate) mod price;
+pub mod prior_predictive;
 pub mod propagation;
 pub mod pvi;
-pub mod rehearsal;
 mod rule;
 pub(crate) mod scaled;
 pub mod sep;
@@ -46,7 +46,7 @@ pub use natural_gradient::{NaturalGradientRule, NaturalGradientSpec, NaturalGrad
 pub use propagation::{Approximation, NOISE_PRIOR, PropagationRule};
 pub use propagation::{ClipTarget, FactorOwner, PropagationSpec, VisitOrder};
 pub use pvi::PviRule;
-pub use rule::{Arrived, Rule, Step};
+pub use rule::{Rule, Step, VisitSum};
 pub use setting::Setting;
 pub use shards::{Coding, FactorState, ShardMethod, ShardRule, ShardSpec};
 pub use sum::SumSpec;
@@ -57,7 +57,7 @@ pub use vips::{
 use self::agreement::{Compared, NotTested, SiteReleases};
 use self::divided::{Divided, Undividable};
 use self::noise_aware::{Absent, Contribution, History, Posterior};
-use self::rehearsal::{NotForecast, Sent, Stage};
+use self::prior_predictive::{NotForecast, Sent, Stage};
 use dp_pvi_math::damping::Damping;
 use dp_pvi_models::spec::check::{checked, invalid, settings};
 use dp_pvi_models::spec::{ScheduleSpec, TaskError};
@@ -199,7 +199,7 @@ pub(crate) trait UpdateRules: Display {
     /// What is released at a visit, in words: "at every visit …".
     fn released(&self) -> String;
 
-    /// What somebody should know before a run, in sentences.
+    /// What someone should know before a run, in sentences.
     fn warnings(&self, task: &Setting<'_>) -> Vec<String> {
         let _ = task;
         Vec::new()
@@ -215,7 +215,7 @@ pub(crate) trait UpdateRules: Display {
     ///
     /// # Errors
     /// Why there is no forecast.
-    fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+    fn simulate(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
         let _ = (task, visit, state, stage);
         Err(NotForecast::Update)
     }
@@ -275,7 +275,7 @@ pub(crate) struct Traits {
     pub(crate) is_asynchronous: bool,
     /// Whether the server learns scales that coefficients share, after each round.
     pub(crate) learns_scales: bool,
-    /// Whether sites send what tells the scale of an observation's noise, so that it can be learned.
+    /// Whether sites send the statistics from which the scale of an observation's noise is learned.
     pub(crate) learns_noise_scale: bool,
     /// Whether a site can send the coordinates that all sites have and its own effects, and nothing for those of others.
     pub(crate) carries_site_effects: bool,
@@ -484,7 +484,7 @@ impl UpdateKind {
 }
 
 impl ShardMethod {
-    /// What the room of a method over shards says to its engine.
+    /// What the module of a method over shards says to its engine.
     pub(crate) fn traits(self) -> &'static shards::ShardTraits {
         match self {
             Self::ParameterPerturbation => &parameter_perturbation::TRAITS,

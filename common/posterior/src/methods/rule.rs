@@ -5,11 +5,11 @@
 //! optimiser's moments, a preconditioner, a running average. So a restarted server needs no other memory, and what `posterior.json`,
 //! evaluators and reports read is always the head of the state.
 //!
-//! Each rule stands in the room of its method, chosen by the task's update.
+//! Each rule is in the module of its method, chosen by the task's update.
 
 /// What a closed round brought.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Arrived<'a> {
+pub struct VisitSum<'a> {
     /// Number of the visit, from 0.
     pub visit: u32,
     /// Number of sites in the sum, at least 1.
@@ -35,5 +35,5 @@ pub trait Rule: std::fmt::Debug + Send + Sync {
     fn initial(&self) -> Vec<f64>;
 
     /// The next state. Total: whatever the sum holds, the result is a valid state (the old one, if nothing else is).
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step;
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step;
 }

@@ -5,12 +5,12 @@
 
 use dp_pvi_math::expfam::any::{Family, Gaussian};
 
-use super::{Arrived, Rule, Setting, Step};
+use super::{Rule, Setting, Step, VisitSum};
 use dp_pvi_math::scales::NoisyScales;
 use dp_pvi_models::spec::Prior;
 
-/// What a round tells of the likelihood with its noise considered, [p; P] as [`NoisyScales::new`] takes it, from the rule's state.
-pub(super) type Told = Box<dyn Fn(&[f64], &Arrived<'_>) -> Option<Vec<f64>> + Send + Sync>;
+/// The likelihood that a round estimates, with its noise accounted for: [p; P] as [`NoisyScales::new`] takes it, from the rule's state.
+pub(super) type NoisyLikelihood = Box<dyn Fn(&[f64], &VisitSum<'_>) -> Option<Vec<f64>> + Send + Sync>;
 
 /// The rule for a λ0: floors are relative to it.
 pub(super) type ForPrior = Box<dyn Fn(Vec<f64>) -> Box<dyn Rule> + Send + Sync>;
@@ -20,8 +20,8 @@ pub(super) struct ScaledRule {
     inner: ForPrior,
     family: Family,
     prior: Prior,
-    /// Absent where nothing was noised: then the posterior itself tells τ.
-    told: Option<Told>,
+    /// Absent without noise: τ then follows from the posterior itself.
+    noisy: Option<NoisyLikelihood>,
 }
 
 impl std::fmt::Debug for ScaledRule {
@@ -38,20 +38,20 @@ pub(crate) fn learned(task: &Setting<'_>) -> u64 {
 
 impl ScaledRule {
     /// The rule of a task: `inner` alone where no scale is learned.
-    pub(super) fn over(inner: ForPrior, task: &Setting<'_>, told: Option<Told>) -> Box<dyn Rule> {
+    pub(super) fn over(inner: ForPrior, task: &Setting<'_>, noisy: Option<NoisyLikelihood>) -> Box<dyn Rule> {
         let prior = task.priors();
         if prior.learns_scales() {
-            Box::new(Self { inner, family: task.family(), prior, told })
+            Box::new(Self { inner, family: task.family(), prior, noisy })
         } else {
             inner(prior.natural(task.family()))
         }
     }
 
-    fn scales(&self, state: &[f64], scales: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
-        match &self.told {
-            Some(told) => {
-                let told = told(state, arrived)?;
-                let known = NoisyScales::new(self.family, &told, (&self.prior.mean, &self.prior.precision), &self.prior.groups);
+    fn scales(&self, state: &[f64], scales: &[f64], received: &VisitSum<'_>) -> Option<Vec<f64>> {
+        match &self.noisy {
+            Some(noisy) => {
+                let noisy = noisy(state, received)?;
+                let known = NoisyScales::new(self.family, &noisy, (&self.prior.mean, &self.prior.precision), &self.prior.groups);
                 Some(known.fixed_point(scales)?.scales)
             }
             None => {
@@ -68,17 +68,17 @@ impl Rule for ScaledRule {
         [(self.inner)(self.prior.natural(self.family)).initial(), self.prior.starts()].concat()
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
         let (own, scales) = state.split_at(state.len().saturating_sub(self.prior.groups.len()));
-        let step = (self.inner)(self.prior.with(scales).natural(self.family)).apply(own, arrived);
+        let step = (self.inner)(self.prior.with(scales).natural(self.family)).apply(own, received);
         let whole = |step: Step, scales: &[f64]| Step { state: [step.state.as_slice(), scales].concat(), ..step };
-        // A sum that could not be used says nothing of τ either; one of sites that have arrived is 0.
-        let unused = step.state == own && !arrived.sum.iter().take(self.family.len()).all(|change| *change == 0.0);
-        if arrived.visit == 0 || unused || arrived.sum.len() < self.family.len() {
+        // A sum that could not be used says nothing of τ either; one of sites that have converged is 0.
+        let unused = step.state == own && !received.sum.iter().take(self.family.len()).all(|change| *change == 0.0);
+        if received.visit == 0 || unused || received.sum.len() < self.family.len() {
             return whole(step, scales);
         }
         let moved = || {
-            let new = self.scales(&step.state, scales, arrived)?;
+            let new = self.scales(&step.state, scales, received)?;
             let (before, after) = (self.prior.with(scales).natural(self.family), self.prior.with(&new).natural(self.family));
             let change: Vec<f64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
             let mut state = step.state.clone();

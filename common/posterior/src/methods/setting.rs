@@ -130,7 +130,7 @@ impl Setting<'_> {
         let sites = self.design.is_some_and(|design| !design.sites.is_empty());
         let Some(schema) = Some(self.parsed_schema()).filter(|_| sites).and_then(Result::ok) else { return Vec::new() };
         let Some(design) = schema.design() else { return Vec::new() };
-        // Every class has its own copy of the coefficients; what a model adds before and behind them belongs to nobody.
+        // Every class has its own copy of the coefficients; what a model adds before and behind them belongs to no one.
         let rules = self.model.rules();
         let copies = rules.classes_with_coefficients(&schema).len().max(1);
         let mut owners = vec![None; rules.own_before_rows() as usize];

@@ -7,7 +7,7 @@ use dp_pvi_privacy::mechanism::{LatticeSum, ShareSum, SumMechanism};
 use super::{MessageForm, Setting};
 use dp_pvi_models::spec::{AggregationSpec, TaskError};
 
-/// A visit's sum of clipped terms, before anybody says who adds the noise.
+/// A visit's sum of clipped terms, before it is decided who adds the noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SumSpec {
     /// Number of coordinates.

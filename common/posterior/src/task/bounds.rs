@@ -1,4 +1,4 @@
-//! Bounds on what a task may ask of anybody, and on its texts. A task above them is refused where it is read, whoever wrote it, and before
+//! Bounds on what a task may ask of anyone, and on its texts. A task above them is refused where it is read, whoever wrote it, and before
 //! anything is built from it: sizes are computed from the task's numbers alone.
 
 use dp_pvi_accounting::{DpEvent, PrivacyUnit, Terms};
@@ -66,7 +66,7 @@ impl ResolvedTask {
         }
     }
 
-    /// Refuses more passes over the records than anybody could mean: a site computes all of them once it has paid for the visit.
+    /// Refuses more passes over the records than anyone could mean: a site computes all of them once it has paid for the visit.
     fn check_passes(&self) -> Result<(), TaskError> {
         let (passes, visits) = (u64::from(self.update.rules().traits().passes), u64::from(self.visits()));
         if passes <= MAX_PASSES_OF_A_VISIT && passes * visits <= MAX_PASSES {
@@ -82,7 +82,7 @@ impl ResolvedTask {
     pub(super) fn check_lengths(&self) -> Result<(), TaskError> {
         check_numbers(self.state_len(), "numbers of the state")?;
         check_numbers(self.site_state().len() as u64, "numbers that a site keeps")?;
-        // Whoever read a task may ask it for the event and the message of every visit.
+        // Anyone who read a task may ask it for the event and the message of every visit.
         self.update.each_visit(&self.setting(), 0..self.visits(), |visit| {
             require(visit.message.coordinates > 0, "a visit would send nothing: the model has no parameters")?;
             check_numbers(visit.message.coordinates, "numbers of a message")

@@ -151,7 +151,7 @@ impl ResolvedTask {
         self.check_positions()
     }
 
-    /// The update whose shards are cut by the order of the records, under a relation where another record may stand in a record's place: who gives
+    /// The update whose shards are cut by the order of the records, under a relation where another record may be in a record's place: who gives
     /// records whose order depends on their values may not compute it.
     #[must_use]
     pub fn cuts_by_order(&self) -> Option<&'static str> {

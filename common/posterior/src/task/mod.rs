@@ -35,7 +35,7 @@ use dp_pvi_names::Hash;
 use serde::{Deserialize, Serialize};
 
 pub use self::reach::Reach;
-use crate::methods::rehearsal::{NotForecast, Sent, Stage};
+use crate::methods::prior_predictive::{NotForecast, Sent, Stage};
 use crate::methods::{Rule, Setting, price};
 use dp_pvi_schema::Schema;
 
@@ -174,7 +174,7 @@ impl ResolvedTask {
         self.schedule.visits()
     }
 
-    /// What models and methods are told of this task.
+    /// The part of this task that models and methods read.
     #[must_use]
     pub fn setting(&self) -> Setting<'_> {
         Setting {
@@ -242,7 +242,7 @@ impl ResolvedTask {
         Ok(self.update.visit(&self.setting(), visit)?.message)
     }
 
-    /// What somebody should know before a run, in sentences.
+    /// What someone should know before a run, in sentences.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.update.rules().warnings(&self.setting())
@@ -258,8 +258,8 @@ impl ResolvedTask {
     ///
     /// # Errors
     /// Why there is no forecast.
-    pub fn rehearse(&self, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
-        self.update.rules().rehearse(&self.setting(), visit, state, stage)
+    pub fn simulate(&self, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+        self.update.rules().simulate(&self.setting(), visit, state, stage)
     }
 
     /// The same task with the least noise with which it costs at most the ε that it states, under the trust that it states.

@@ -57,7 +57,7 @@ mod tests {
         serde_json::from_slice::<serde_json::Value>(&task.to_bytes()).unwrap()["promise"].take()
     }
 
-    /// Whoever reads a task compares what it promises with its numbers.
+    /// Anyone who reads a task compares what it promises with its numbers.
     #[test]
     fn a_promise_that_does_not_follow_from_the_numbers_is_refused() {
         let aggregated = "trust = \"aggregated\"\n[aggregation]\nsites = 4\ncolluders = 1\nmax_units = 100";

@@ -18,7 +18,7 @@ use dp_pvi_schema::Schema;
 /// Coefficients up to which a formula with curves or groups has a full covariance unless something else is said.
 const LARGEST_USUAL: u32 = 256;
 
-/// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model stand in `[model]`
+/// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model are in `[model]`
 /// beside its `family`, options of one update in `[pvi]` beside its `update`; an option of another model or update is an error.
 ///
 /// ```toml
@@ -47,7 +47,7 @@ const LARGEST_USUAL: u32 = 256;
 /// trust = "local"                    # or "aggregated", with the section below
 /// max_units = 20000                  # public bound on the units of one site: bounds what a site that lies can add
 ///
-/// [aggregation]                      # a second party adds the masks up: nobody sees one site's sum
+/// [aggregation]                      # a second party adds the masks up: no one sees one site's sum
 /// max_units = 5000                   # public bound on the units (or shards) of one site
 /// dropouts = 1                       # sites that may be missing from a round
 /// colluders = 1                      # sites that may work together with the server

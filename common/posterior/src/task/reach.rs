@@ -2,7 +2,7 @@
 //!
 //! A predictor is o + xᵀθ. The offset o lies between the ends that the formula gives it. Of xᵀθ the prior says how far it reaches: a term whose entries are at most b long has a
 //! standard deviation of at most b times the largest prior scale of its coefficients, and the squares of terms add up. A task whose predictors leave what its link can take cannot succeed,
-//! whatever the records are: it is refused before anybody pays for it.
+//! whatever the records are: it is refused before anyone pays for it.
 //!
 //! * *Log rates and log hazards*: an offset is a logarithm. Where it spans more than `LOG_SPAN`, the rates of two records differ by a factor of e^30; what is meant is `offset(log(…))`.
 //! * *Logits and probits*: where it spans more than `LOGIT_SPAN`, it alone decides every label.
@@ -27,7 +27,7 @@ const LABEL_SPAN: f64 = 10.0;
 const DECIDED: f64 = 30.0;
 /// Largest exponent whose power is a finite number.
 const OVERFLOW: f64 = 700.0;
-/// Predictors that differ by less tell nothing from each other.
+/// Predictors that differ by less carry no information from each other.
 const LEAST: f64 = 0.01;
 /// Standard deviations that count.
 const DEVIATIONS: f64 = 3.0;

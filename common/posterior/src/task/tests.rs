@@ -351,11 +351,11 @@ fn a_count_is_the_label_itself() {
     let negative = NUMERIC_LABEL.replace("lower = 0\nupper = 100", "lower = -1\nupper = 100");
     assert!(resolve(&private(&[poisson, days, clipped]), &negative).unwrap_err().to_string().contains("a count is 0 or more"));
     assert!(resolve(&private(&[poisson, clipped]), SCHEMA).unwrap_err().to_string().contains("predicts a count"));
-    // Its gradients have no public bound, so somebody has to choose one.
+    // Its gradients have no public bound, so someone has to choose one.
     assert!(resolve(&private(&[poisson, days]), NUMERIC_LABEL).unwrap_err().to_string().contains("clip_norm"));
 }
 
-/// The clipping norm may adapt where nobody knows one, at no further cost; where there is a public bound it may not.
+/// The clipping norm may adapt where no one knows one, at no further cost; where there is a public bound it may not.
 #[test]
 fn adaptive_clipping_is_for_networks_and_costs_nothing_more() {
     let of = |model: &str, options: &str| {
@@ -487,7 +487,7 @@ fn a_protected_task_says_how_many_units_a_site_has_at_most() {
     resolve(&open(&[("max_units = 20000\n", "")]), SCHEMA).unwrap();
 }
 
-/// A coordinator chooses these numbers: at ones that nobody means, what a record sends was not clipped.
+/// A coordinator chooses these numbers: at ones that no one means, what a record sends was not clipped.
 #[test]
 fn numbers_that_nobody_means_are_refused() {
     let network = |model: &str, pvi: &str| {
@@ -517,7 +517,7 @@ fn numbers_that_nobody_means_are_refused() {
     }
 }
 
-/// What a model puts before the row belongs to nobody: the effects of sites begin behind it.
+/// What a model puts before the row belongs to no one: the effects of sites begin behind it.
 #[test]
 fn effects_of_sites_stand_behind_the_baseline_of_survival_times() {
     let schema = "version = 2\n[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n\

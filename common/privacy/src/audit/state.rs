@@ -1,4 +1,4 @@
-//! T1.4 and T1.5: what the state of a site may hold. The shipped release with private-clean state, and the build that the literature's code
+//! What the state of a site may hold. The shipped release with private-clean state, and the build that the literature's code
 //! is: every shard keeps the noise share that it drew. The second lives in this file only.
 
 use chacha20::ChaCha20Rng;
@@ -43,7 +43,7 @@ impl UnitTable for Statistics {
 }
 
 /// A canary that the clip always shortens, among shards that have nothing to say.
-fn world(canary: f64) -> Statistics {
+fn data_set(canary: f64) -> Statistics {
     Statistics((0..SHARDS).map(|k| if k == 0 { canary } else { 0.0 }).collect())
 }
 
@@ -111,7 +111,7 @@ fn noise_in_state(noise: NoiseMultiplier, table: Statistics, seed: u64) -> Run {
     for _ in 0..ROUNDS {
         let (mut released, mut clean) = (0.0, 0.0);
         for (pair, statistics) in factors.chunks_mut(2).zip(table.0.chunks(2)) {
-            // Box and Muller: floating-point noise is good enough for a build that nobody ships.
+            // Box and Muller: floating-point noise is good enough for a build that no one ships.
             let unit = |word: u64| ((word >> 11) as f64 + 0.5) / 9_007_199_254_740_992.0;
             let (radius, angle) = ((-2.0 * unit(stream.next_u64()).ln()).sqrt(), std::f64::consts::TAU * unit(stream.next_u64()));
             for ((factor, statistic), share) in pair.iter_mut().zip(statistics).zip([angle.cos(), angle.sin()].map(|x| share * radius * x))
@@ -128,15 +128,15 @@ fn noise_in_state(noise: NoiseMultiplier, table: Statistics, seed: u64) -> Run {
     run
 }
 
-/// Lower bounds over so many runs of each world; no two runs share noise.
+/// Lower bounds over so many runs of each data set; no two runs share noise.
 fn attack(runs: u64, release: impl Fn(Statistics, u64) -> Run) -> Audited {
     let releases =
-        |canary: f64, first: u64| -> Vec<Vec<f64>> { (first..first + runs).map(|seed| release(world(canary), seed).released).collect() };
+        |canary: f64, first: u64| -> Vec<Vec<f64>> { (first..first + runs).map(|seed| release(data_set(canary), seed).released).collect() };
     let found = lower_bound(&releases(1e9, 0), &releases(-1e9, 1 << 32), Delta::new(DELTA).unwrap(), ErrorRate::new(0.05).unwrap());
     found.unwrap()
 }
 
-/// T1.5: S = 10, N = 400, claimed ε = 1. Noise in the state is flagged far above the claim; the shipped state is not, and
+/// S = 10, N = 400, claimed ε = 1. Noise in the state is flagged far above the claim; the shipped state is not, and
 /// the bound comes near enough to show that the attack has teeth.
 #[test]
 fn noise_in_the_state_is_flagged_and_the_shipped_state_is_not() {
@@ -158,7 +158,7 @@ fn too_little_noise_is_flagged() {
     assert!(found.gaussian_epsilon.get() > CLAIM, "{found:?}");
 }
 
-/// T1.4: whatever the noise was, what a site sums before noise is the same, to the last bit. The forbidden build fails it.
+/// Whatever the noise was, what a site sums before noise is the same, to the last bit. The forbidden build fails it.
 #[test]
 fn sums_before_noise_do_not_depend_on_earlier_noise() {
     let noise = claimed_noise();

@@ -43,7 +43,7 @@ mod tests {
 
     /// No other split of the same cost has less weighted noise.
     #[test]
-    fn r5_the_weighted_noise_is_the_least_possible() {
+    fn the_weighted_noise_is_the_least_possible() {
         let (deltas, weights) = ([1.0, 0.25, 30.0], [3.0, 100.0, 0.1]);
         let harm = |sds: &[f64]| sds.iter().zip(weights).map(|(s, w)| w * s * s).sum::<f64>();
         let best = block_noise(&deltas, &weights, 1.0);
@@ -60,7 +60,7 @@ mod tests {
 
     /// Equal shares of the budget: noise √B·Δ for ω ∝ 1/Δ².
     #[test]
-    fn r5_the_rule_of_equal_shares_is_a_special_case() {
+    fn the_rule_of_equal_shares_is_a_special_case() {
         let deltas: [f64; 7] = [28.0, 10.0, 280.0, 7.0, 70.0, 700.0, 1.0];
         let weights = deltas.map(|d| 1.0 / (d * d));
         for (s, d) in block_noise(&deltas, &weights, 1.0).iter().zip(deltas) {

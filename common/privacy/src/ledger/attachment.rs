@@ -37,7 +37,7 @@ enum About {
 }
 
 /// What a message says beside its payload. [`Ledger::commit`](crate::Ledger::commit) takes it for exactly the release and header that were charged, and
-/// for exactly the head that the chain has then: these words are the ledger's own, and nobody can say anything else in them.
+/// for exactly the head that the chain has then: these words are the ledger's own, and no one can say anything else in them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// The release.

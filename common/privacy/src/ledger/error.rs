@@ -3,7 +3,7 @@
 use crate::ledger::row::LedgerIdentity;
 use crate::ledger::stage::ReleaseState;
 use crate::ledger::store::StoreError;
-use crate::own_eyes::OtherPart;
+use crate::local_only::OtherPart;
 use dp_pvi_accounting::AccountantError;
 use dp_pvi_names::ReleaseId;
 
@@ -28,7 +28,7 @@ pub enum LedgerError {
         /// Limit.
         limit: f64,
     },
-    /// Over the site's cap on what is lost if everybody else works together.
+    /// Over the site's cap on what is lost if everyone else works together.
     #[error(
         "if everybody else worked together, this site's own shares of noise would protect epsilon {would_be} only, above its cap of {limit}: ask for fewer honest sites or more noise"
     )]
@@ -96,38 +96,38 @@ pub enum LedgerError {
         /// Row seen by the witness.
         seq: u64,
     },
-    /// The highest head in the second place is later than this ledger's end.
+    /// The highest head in the rollback guard is later than this ledger's end.
     #[error(
         "the ledger ends at row {here}, but {place} says that row {kept} of it was written: this is an old copy, and what was spent since is \
          missing in it. Move it away and put the latest one back (`dp-pvi-client ledger restore FILE`). If none is left: \
          `ledger restore FILE --lose-rows {lost}`, which freezes it until you have counted what is missing", lost = kept - here
     )]
     Behind {
-        /// Row in the second place.
+        /// Row in the rollback guard.
         kept: u64,
         /// Last row here.
         here: u64,
-        /// File of the second place.
+        /// File of the rollback guard.
         place: String,
     },
-    /// The highest head in the second place is another row than the one that this ledger has there.
+    /// The highest head in the rollback guard is another row than the one that this ledger has there.
     #[error(
         "{place} says that row {kept} of this ledger was another one: two copies of it went on, each without what the other spent; put the \
          one back that was in use, and ask whoever used the other what it spent"
     )]
     Apart {
-        /// Row in the second place.
+        /// Row in the rollback guard.
         kept: u64,
-        /// File of the second place.
+        /// File of the rollback guard.
         place: String,
     },
-    /// The second place is about another ledger of the same name.
+    /// The rollback guard is about another ledger of the same name.
     #[error(
         "{place} says that this data set has another ledger, which came to row {kept}: put that one back (volume, path, or \
          `dp-pvi-client ledger restore FILE`). A data set has one ledger for ever; if this is another data set, give it another [data] name"
     )]
     OtherLedger {
-        /// File of the second place.
+        /// File of the rollback guard.
         place: String,
         /// Row there.
         kept: u64,
@@ -145,9 +145,9 @@ pub enum LedgerError {
         /// As the schema says.
         now: String,
     },
-    /// This process looks at private values with its own eyes.
+    /// This process has local access to private values.
     #[error(transparent)]
-    OwnEyes(#[from] OtherPart),
+    LocalAccess(#[from] OtherPart),
     /// Store.
     #[error(transparent)]
     Store(#[from] StoreError),

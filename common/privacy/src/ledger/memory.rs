@@ -12,9 +12,9 @@ use dp_pvi_unsealed::{Sealed, Unsealed};
 /// How the next write goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// Nothing is written and the caller is told so (disk full).
+    /// Nothing is written, and the caller gets an error (disk full).
     Refused,
-    /// The row is written, but the caller is told that it failed (power loss after the write, before the answer).
+    /// The row is written, but the caller gets an error (power loss after the write, before the answer).
     WrittenUnheard,
 }
 

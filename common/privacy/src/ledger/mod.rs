@@ -18,7 +18,7 @@
 //! * RECORDS, before the first visit of a run, says which records it has; no visit of the run is made with others ([`Ledger::of_records`]).
 //! * COMMITTED stores the payload; from then on only the same bytes are ever sent.
 //! * A site's state in a run is public or private for the whole run ([`state`]); SETTLED moves it iff the update was included.
-//! * The highest row is kept in a second place too ([`HeadPlace`]): row first, then the place, then the permit. A ledger that is
+//! * The highest row is kept in a second file, the rollback guard too ([`HeadPlace`]): row first, then the place, then the permit. A ledger that is
 //!   behind it is an old copy, and is refused; one that is ahead had a crash in between, and is not.
 //! * After a write that failed or may have failed, the ledger refuses everything until it is opened (and verified) again.
 
@@ -208,7 +208,7 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
     }
 
     /// Takes this ledger for the latest one although `place` knows a later row, as an operator's decision: the ledger is frozen first, so
-    /// that nothing is charged until somebody has counted what is missing in it.
+    /// that nothing is charged until someone has counted what is missing in it.
     ///
     /// # Errors
     /// The store, or the place.
@@ -220,12 +220,12 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         Ok(self)
     }
 
-    /// What a second place keeps.
+    /// What a rollback guard keeps.
     fn end(&self) -> Kept {
         Kept { genesis: self.genesis(), head: self.head() }
     }
 
-    /// Hash of the first row, by which this ledger is told from every other.
+    /// Hash of the first row, which identifies this ledger.
     fn genesis(&self) -> Hash {
         self.rows.first().map_or_else(Hash::default, |(_, hash)| *hash)
     }
@@ -351,11 +351,11 @@ impl<S: LedgerStore, K: RowSigner> Ledger<S, K> {
         self.totals.prices()
     }
 
-    /// The joint loss of [`Ledger::losses`] after each row, by this build's accountant: an odometer's readings, at the budget's δ.
+    /// The joint loss of [`Ledger::losses`] after each row, by this build's accountant: the readings of an odometer, at the budget's δ.
     ///
     /// # Errors
     /// None for rows that were opened.
-    pub fn readings(&self) -> Result<Vec<PrivacyLoss>, LedgerError> {
+    pub fn cumulative_losses(&self) -> Result<Vec<PrivacyLoss>, LedgerError> {
         let mut totals = Totals::new(self.identity.relation);
         totals.prices_mut().take_over(self.totals.prices());
         let read = |totals: &Totals| totals.total().spent(self.budget.epsilon, self.budget.delta);

@@ -1,7 +1,7 @@
-//! The second place: where the highest head of a ledger is kept apart from its rows.
+//! The rollback guard: where the highest head of a ledger is kept apart from its rows.
 //!
 //! A ledger that is replaced by an older copy of itself is whole, signed and wrong: it does not know what was spent since. A witness that is not copied with it shows
-//! that. The server is one; a second place is one that needs no server. Order: the row first, then the place, then the permit. So a crash leaves the ledger at most one
+//! that. The server is one; a rollback guard is one that needs no server. Order: the row first, then the place, then the permit. So a crash leaves the ledger at most one
 //! row *ahead* of the place, which is fine; only a ledger that is *behind* is refused.
 
 use std::fmt::Debug;

@@ -28,7 +28,7 @@ use crate::ledger::row::{LedgerIdentity, PlannedEvents, RowBody};
 use crate::ledger::stage::{MOST_RETRIES, ReleaseState};
 use crate::ledger::store::{ChargeStore, RowSigner};
 use crate::ledger::totals::Priced;
-use crate::own_eyes;
+use crate::local_only;
 use crate::shards::PermitScope;
 use dp_pvi_accounting::event::DpEvent;
 use dp_pvi_names::{Hash, ReleaseId, RunId};
@@ -38,10 +38,10 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     /// everything else is known. Its visits are then reserved without a further charge. A run that is charged already stays as it is.
     ///
     /// # Errors
-    /// Over budget, frozen, an event that no engine bounds, store; this process looks with own eyes ([`own_eyes`]).
+    /// Over budget, frozen, an event that no engine bounds, store; this process has local access ([`local_only`]).
     pub fn plan_run(&mut self, run: &RunId, events: &[(DpEvent, u64)], fallback: Option<&[(DpEvent, u64)]>) -> Result<(), LedgerError> {
         self.refuse_doubt()?;
-        own_eyes::charges()?;
+        local_only::charges()?;
         if self.is_planned(run) {
             return Ok(());
         }
@@ -76,11 +76,11 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
     /// process, and at most `MOST_RETRIES` times.
     ///
     /// # Errors
-    /// Over budget, frozen, conflict, permit already given out, too many crashes, store; this process looks with own eyes ([`own_eyes`]).
+    /// Over budget, frozen, conflict, permit already given out, too many crashes, store; this process has local access ([`local_only`]).
     pub fn reserve<'e>(&mut self, release: &ReleaseId, visit: impl Into<Visit<'e>>, header: Hash) -> Result<Permit, LedgerError> {
         let Visit { event, fallback } = visit.into();
         self.refuse_doubt()?;
-        own_eyes::charges()?;
+        local_only::charges()?;
         if self.totals.frozen() {
             return Err(LedgerError::Frozen);
         }
@@ -145,7 +145,7 @@ impl<S: ChargeStore, K: RowSigner> Ledger<S, K> {
 pub struct Visit<'e> {
     /// What is released: where it is one of several sites' parts of a sum, what the *sum* is. Charged to the budget.
     pub event: &'e DpEvent,
-    /// For a part of a sum: what the part is to whoever knows all others. Compared with [`Budget::max_fallback`](crate::ledger::Budget::max_fallback).
+    /// For a part of a sum: what the part is to anyone who knows all others. Compared with [`Budget::max_fallback`](crate::ledger::Budget::max_fallback).
     pub fallback: Option<&'e DpEvent>,
 }
 

@@ -114,7 +114,7 @@ pub enum RowBody {
         /// The words.
         String,
     ),
-    /// This file was put back from a copy: no plan that stands before it has visits left.
+    /// This file was put back from a copy: no plan that is before it has visits left.
     Restored,
     /// The site renounces, for ever, all visits of a planned run that it has not reserved. Those of them that are unsampled Gaussians give their μ² back.
     Renounced {

@@ -1,4 +1,4 @@
-//! Private words on disk: encrypted, so that a store, a copy of the file or whoever reads the disk sees none.
+//! Encryption of private words at rest: neither a store, nor a copy of the file, nor a reader of the disk sees them.
 //!
 //! ChaCha20-Poly1305 under a key of its own for every vector. Both the key and a 32-byte *mark* in front of the ciphertext are secrets of the
 //! site: hashes of signatures that are never shown ([`Secret`]). The mark is one of the words themselves, the key one of the mark, so that two
@@ -6,7 +6,7 @@
 //! deterministic authenticated encryption, Rogaway & Shrimpton 2006, with signatures in place of a pseudo-random function). Everything is bound to
 //! the ledger (its first row), to the purpose and to the release or run: words of one place are not taken at another one.
 //!
-//! Rows name these bytes by their hash, and the head of the chain travels to the server. Without the identity key nobody can compute the mark of a guess
+//! Rows name these bytes by their hash, and the head of the chain travels to the server. Without the identity key no one can compute the mark of a guess
 //! at the words, so the hash is a hiding commitment.
 
 use chacha20poly1305::aead::{Aead, Payload};
@@ -60,7 +60,7 @@ impl<'k, K: RowSigner> Seal<'k, K> {
     }
 }
 
-/// 32 bytes that nobody without the site's identity key can compute: a hash of a signature that is never shown. The same inputs give
+/// 32 bytes that no one without the site's identity key can compute: a hash of a signature that is never shown. The same inputs give
 /// the same secret, so nothing has to be stored for it and a run that crashed writes the same bytes again.
 pub(crate) struct Secret(pub(crate) [u8; 32]);
 

@@ -3,7 +3,7 @@
 //! A site's state (its factor λ_m, or one factor for each of its shards) is one of two kinds for a whole run, and the kind is part of the
 //! type, of the stored bytes and of what the ledger signs:
 //!
-//! * **public**: a function of released values (DP optimisation, tied factors, local trust). Anybody who has the transcript can
+//! * **public**: a function of released values (DP optimisation, tied factors, local trust). Anyone who has the transcript can
 //!   compute it. A public change is a [`Released`] value, so nothing else can become one.
 //! * **private-clean**: the site's own clipped contributions before any noise. It never leaves the site, and comes back as
 //!   [`Sensitive`] only.
@@ -19,7 +19,7 @@
 //!
 //! How many private words there are is open, in the file and in its copies: encryption hides the words and not their number. Where a method keeps a
 //! factor for each unit (`ep`), the number tells how many units the site holds. The ledger itself gives no answer that depends on this
-//! length: it never leaves the site, so only whoever can read the ledger's file learns it.
+//! length: it never leaves the site, so only anyone who can read the ledger's file learns it.
 
 use std::fmt;
 

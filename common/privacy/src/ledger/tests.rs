@@ -138,7 +138,7 @@ fn a_release_goes_through_all_states_and_its_bytes_never_change() {
     assert!(again.attachment(&id).unwrap().is_none());
     assert_eq!(again.message(&id).unwrap().unwrap(), first.message());
     store.tamper(|_, attachments, _| assert!(attachments[&id].len() < 48 + first.message().len()));
-    // Nobody puts a payload back.
+    // No one puts a payload back.
     let copy = store.copy();
     copy.tamper(|_, attachments, _| drop(attachments.insert(id.clone(), first.to_bytes(|_| unreachable!()))));
     assert!(matches!(open(&copy, budget(10.0)).map(|_| ()), Err(LedgerError::Store(StoreError::Corrupt(_)))));
@@ -177,7 +177,7 @@ fn a_reservation_that_never_left_can_only_be_settled_as_not_included() {
     assert!((ledger.losses().joint.epsilon.get() - cost(1)).abs() < 1e-12, "nothing is refunded");
 }
 
-/// T1.2: a budget for k releases lets k through and not one more, also over several runs.
+/// A budget for k releases lets k through and not one more, also over several runs.
 #[test]
 fn the_release_after_the_last_that_fits_is_refused() {
     let limit = cost(5);
@@ -369,7 +369,7 @@ fn an_old_copy_is_refused_by_its_witness() {
     ledger.check_witness(seen_then).unwrap();
     let mut restored = open(&old, budget(100.0)).unwrap();
     assert!(matches!(restored.check_witness(witnessed), Err(LedgerError::RolledBack { witnessed: 10, here: 5 })));
-    // The copy goes on by itself, beyond the row that the witness saw: another row stands there.
+    // The copy goes on by itself, beyond the row that the witness saw: another row is there.
     for round in 5..8 {
         whole(&mut restored, &release(0, round)).unwrap();
     }
@@ -392,7 +392,7 @@ fn another_data_set_unit_or_relation_is_refused() {
     assert!(matches!(stranger.map(|_| ()), Err(LedgerError::Store(StoreError::Corrupt(_)))));
 }
 
-/// Everybody sees whether a site takes part: nothing is written for a ledger that would promise to hide it.
+/// Everyone sees whether a site takes part: nothing is written for a ledger that would promise to hide it.
 #[test]
 fn no_ledger_is_made_of_sites_under_add_remove() {
     let made = |unit, relation| {
@@ -409,7 +409,7 @@ fn no_ledger_is_made_of_sites_under_add_remove() {
     }
 }
 
-/// T1.6: a write that fails sends nothing, and the ledger refuses everything until it was read again.
+/// A write that fails sends nothing, and the ledger refuses everything until it was read again.
 #[test]
 fn a_failed_write_stops_the_ledger() {
     for failure in [Failure::Refused, Failure::WrittenUnheard] {
@@ -430,7 +430,7 @@ fn a_failed_write_stops_the_ledger() {
     assert!(open(&store, budget(1.0)).is_err());
 }
 
-/// T1.3: every byte of every row, signature, attachment and factor is under a hash or a signature.
+/// Every byte of every row, signature, attachment and factor is under a hash or a signature.
 #[test]
 fn every_flipped_byte_is_detected() {
     let (store, mut ledger) = fresh(1000.0);

@@ -8,7 +8,7 @@
 //! Proof: [`crate::proofs::batched_sums`].
 //!
 //! * **Unit and relation**: as [`LatticeSum`](crate::mechanism::LatticeSum); lattice and noise, too.
-//! * **Sensitivity.** Let v_i be unit i's term, n_i the norm that the model tells, c_i = min(1, C/n_i), B the public maximum number of units, u = 2⁻⁵³ and
+//! * **Sensitivity.** Let v_i be unit i's term, n_i the norm that the model reports, c_i = min(1, C/n_i), B the public maximum number of units, u = 2⁻⁵³ and
 //!   η = 2⁻³⁵. With the two promises below, ‖c_i v_i‖ ≤ C(1+2η), and the computed sum of a batch is within E = (2B+8)u·B·C(1+2η) of Σ c_i v_i. Rounding to
 //!   the lattice γℤᵈ moves each of two neighbouring sums by at most γ√d/2. So their integer distance is at most
 //!   (1 or 2)·C/γ + [√d + 2E/γ + 4ηC/γ], and the bracket, rounded up with 2 for ⌊(C/γ)²⌋, is the event's `excess`. If the differing unit is not in the sample, or in another batch of the epoch,
@@ -41,13 +41,13 @@
 use rand_core::Rng;
 use serde::de::DeserializeOwned;
 
-use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::draw::Draw;
 use crate::mechanism::lattice::{Lattice, MAX_UNITS};
 use crate::mechanism::summation::Summed;
 use crate::noise::{NoiseSource, Purpose};
+use crate::panic_redaction::{Kept, redact_panics};
 use crate::records::{Argument, Released, UnitTable, Units};
 use crate::sampler::DiscreteGaussianSampler;
 use crate::stored::{Source, Unread};
@@ -57,7 +57,7 @@ use dp_pvi_accounting::unit::{ClipNorm, NoiseMultiplier, SamplingRate};
 use dp_pvi_names::LatticeOverflow;
 use dp_pvi_names::LatticeVector;
 
-/// η: how far a told norm may be from the norm of what is added, relative to it.
+/// η: largest relative difference between a reported norm and the norm of the term that is added.
 pub(crate) const NORM_ERROR: f64 = 1.0 / (1u64 << 35) as f64;
 
 /// u: unit roundoff.
@@ -216,8 +216,8 @@ impl BatchSum {
         let stream = |purpose| noise.stream(permit.release(), permit.step(), purpose).map_err(ReleaseError::from);
         let mut released = vec![0i64; self.dimension as usize];
         self.sampler.fill(&mut stream(Purpose::Noise)?, &mut released).map_err(ReleaseError::from)?;
-        #[cfg(feature = "planted-bugs")]
-        crate::planted::spoil(&mut released);
+        #[cfg(feature = "fault-injection")]
+        crate::injected::spoil(&mut released);
         let mut draws = stream(Purpose::Draws)?;
         let sample = self.draw.sample(units.count(), &permit, noise).map_err(E::from)?;
         // Empty until a record was looked at.
@@ -226,7 +226,7 @@ impl BatchSum {
         let source = units.table.source();
         let summation =
             BatchSummation { mechanism: self, source, sample: sample.as_deref(), draws: &mut draws, sums: &mut sums, unread: &mut unread };
-        let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
+        let result = redact_panics(|| f(&Kept::new(argument.fresh()), summation));
         if let Some(unread) = unread {
             // The disk is not a record: see `crate::stored`.
             std::mem::forget(result);
@@ -252,7 +252,7 @@ impl BatchSum {
 pub struct BatchSummation<'g, T: UnitTable> {
     mechanism: &'g BatchSum,
     source: Source<'g, T>,
-    /// Positions of the sample, ascending; everybody where there is none.
+    /// Positions of the sample, ascending; everyone where there is none.
     sample: Option<&'g [usize]>,
     draws: &'g mut dyn Rng,
     /// In lattice steps.
@@ -278,7 +278,7 @@ impl<T: UnitTable> BatchSummation<'_, T> {
         let chunk = model.chunk().max(1);
         let mut lender = source.lender();
         let together = if visits as u64 <= *max_units {
-            withheld(|| {
+            redact_panics(|| {
                 let mut summing = Summing::new(model, *clip, *dimension, work);
                 for start in (0..visits).step_by(chunk) {
                     let chunk = start..(start + chunk).min(visits);
@@ -302,7 +302,7 @@ impl<T: UnitTable> BatchSummation<'_, T> {
                 let mut exact = Exact::new(*dimension, lattice);
                 let mut summing = None;
                 for (visit, word) in words.iter().enumerate() {
-                    let added = withheld(|| {
+                    let added = redact_panics(|| {
                         let summing = summing.get_or_insert_with(|| {
                             draws.rewind();
                             Summing::new(model, *clip, *dimension, model.start(&mut draws))
@@ -319,11 +319,11 @@ impl<T: UnitTable> BatchSummation<'_, T> {
                         }
                         // What the model remembers may be half of something.
                         Err(_) => {
-                            let _ = withheld(|| summing = None);
+                            let _ = redact_panics(|| summing = None);
                         }
                     }
                 }
-                let _ = withheld(|| drop(summing));
+                let _ = redact_panics(|| drop(summing));
                 exact.steps()
             }
         };
@@ -373,7 +373,7 @@ impl Exact {
 /// No coordinate of a clipped term is larger: 2³² steps.
 const LARGEST: f64 = (1u128 << (32 + FRACTION)) as f64;
 
-/// Draws that can be taken again from the start: whoever starts twice, starts the same.
+/// Draws that can be repeated from the start with the same result.
 struct Taped<'r> {
     draws: &'r mut dyn Rng,
     tape: Vec<u64>,
@@ -461,11 +461,11 @@ impl<'m, M, W> Summing<'m, M, W> {
     {
         self.norms.clear();
         self.model.norms(units, words, &mut self.work, &mut self.norms);
-        // A model that tells too few norms gets factor 0 for the rest.
+        // A model that reports too few norms gets factor 0 for the rest.
         self.norms.resize(units.len(), f64::NAN);
         self.norms.iter_mut().for_each(|norm| *norm = factor(*norm, self.clip));
-        #[cfg(feature = "planted-bugs")]
-        crate::planted::stretch(&mut self.norms);
+        #[cfg(feature = "fault-injection")]
+        crate::injected::stretch(&mut self.norms);
         self.model.add(&mut self.work, &self.norms, &mut self.sums);
     }
 }
@@ -515,20 +515,22 @@ pub struct Comparison {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum BrokenPromise {
     /// Not one norm a unit.
-    #[error("the model reported {told} norms for {units} units: report this as a bug of the model")]
+    #[error("the model reported {reported} norms for {units} units: report this as a bug of the model")]
     Count {
         /// Norms.
-        told: usize,
+        reported: usize,
         /// Units.
         units: usize,
     },
     /// The norm is not that of what is added.
-    #[error("the model reported the norm {told:e} for unit {unit} and added a term of norm {added:e}: report this as a bug of the model")]
+    #[error(
+        "the model reported the norm {reported:e} for unit {unit} and added a term of norm {added:e}: report this as a bug of the model"
+    )]
     Norm {
         /// Which unit.
         unit: usize,
-        /// Told.
-        told: f64,
+        /// Reported.
+        reported: f64,
         /// Norm of what is added for factor 1.
         added: f64,
     },
@@ -570,14 +572,14 @@ pub fn compare<T: UnitTable, M: BatchTerms<T>, R: Rng>(
         let words: Vec<u64> = units.iter().map(|&unit| stream(unit as u64 + 1).next_u64()).collect();
         model.norms(&views, &words, &mut work, &mut norms);
         if norms.len() != units.len() {
-            return Err(BrokenPromise::Count { told: norms.len(), units: units.len() });
+            return Err(BrokenPromise::Count { reported: norms.len(), units: units.len() });
         }
         let factors: Vec<f64> = units.iter().zip(&norms).map(|(&unit, &norm)| factors(unit, norm)).collect();
         model.add(&mut work, &factors, sums);
         Ok(norms)
     };
     let mut terms = Vec::with_capacity(table.len());
-    let mut told = Vec::with_capacity(table.len());
+    let mut reported = Vec::with_capacity(table.len());
     for unit in 0..table.len() {
         let mut term = vec![0.0; dimension];
         let norm = batch(&[unit], &|_, norm| factor(norm, f64::MAX), &mut term)?[0];
@@ -585,17 +587,17 @@ pub fn compare<T: UnitTable, M: BatchTerms<T>, R: Rng>(
         let error = (norm - added).abs();
         // The norm of a term that counts as zero does not matter.
         if factor(norm, f64::MAX) > 0.0 && (error > NORM_ERROR * added || error.is_nan()) {
-            return Err(BrokenPromise::Norm { unit, told: norm, added });
+            return Err(BrokenPromise::Norm { unit, reported: norm, added });
         }
         if added > 0.0 {
             worst.norm = worst.norm.max(error / (NORM_ERROR * added));
         }
-        told.push(norm);
+        reported.push(norm);
         terms.push(term);
     }
     let forwards: Vec<usize> = (0..table.len()).collect();
     let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
-    let largest = told.iter().copied().filter(|norm| norm.is_finite()).fold(0.0, f64::max);
+    let largest = reported.iter().copied().filter(|norm| norm.is_finite()).fold(0.0, f64::max);
     for order in [forwards, backwards] {
         for chunk in [table.len(), table.len().div_ceil(2), table.len().div_ceil(3), 7] {
             for clip in [2.0 * largest, 0.3 * largest, 1e-3 * largest] {
@@ -603,11 +605,11 @@ pub fn compare<T: UnitTable, M: BatchTerms<T>, R: Rng>(
                 let mut sums = vec![0.0; dimension];
                 for units in order.chunks(chunk.clamp(1, model.chunk().max(1))) {
                     let norms = batch(units, &clipped, &mut sums)?;
-                    if let Some((&unit, _)) = units.iter().zip(&norms).find(|&(&unit, norm)| norm.to_bits() != told[unit].to_bits()) {
+                    if let Some((&unit, _)) = units.iter().zip(&norms).find(|&(&unit, norm)| norm.to_bits() != reported[unit].to_bits()) {
                         return Err(BrokenPromise::Company { unit });
                     }
                 }
-                let factors: Vec<f64> = told.iter().enumerate().map(|(unit, &norm)| clipped(unit, norm)).collect();
+                let factors: Vec<f64> = reported.iter().enumerate().map(|(unit, &norm)| clipped(unit, norm)).collect();
                 let error = length(&difference(&sums, &terms, &factors));
                 let total: f64 = factors.iter().zip(&terms).map(|(factor, term)| factor * length(term)).sum();
                 #[allow(clippy::cast_precision_loss, reason = "a test table")]

@@ -94,7 +94,7 @@ impl Block {
     /// Clips every term to norm C, truncates it toward zero and adds it to `sums`. What is added of a unit has squared integer norm at
     /// most ⌊(C/γ)²⌋, whatever its entries are: the integers themselves are checked, not the rounding analysis. A term with a norm that is not finite counts as zero.
     ///
-    /// Under [`Terms::Cells`] √Q stands in place of the norm, and a term of which an integer in a cell is negative counts as zero.
+    /// Under [`Terms::Cells`] √Q is in place of the norm, and a term of which an integer in a cell is negative counts as zero.
     pub(super) fn add(&mut self, sums: &mut [i64], clipping: &Clipping, kept: Option<&mut CleanTerms>) {
         // In the widest lanes that the processor has.
         Arch::new().dispatch(Adding { block: self, sums, clipping, kept });
@@ -166,8 +166,8 @@ impl WithSimd for Adding<'_> {
 /// Weight of a signed coordinate's square in Q.
 #[inline(always)]
 fn signed_weight() -> f64 {
-    #[cfg(feature = "planted-bugs")]
-    if crate::planted::is(crate::planted::Bug::SignedOnce) {
+    #[cfg(feature = "fault-injection")]
+    if crate::injected::is(crate::injected::Bug::SignedOnce) {
         return 1.0;
     }
     2.0
@@ -183,8 +183,8 @@ fn within((values, split): (&[f64], Option<usize>), mut factor: f64, bound_squar
                 let ((cells, signed), (cell_steps, signed_steps)) = (values.split_at(split), steps.split_at_mut(split));
                 let (cells, signed) = (truncate(cells, factor, cell_steps), truncate(signed, factor, signed_steps));
                 let negative = cell_steps.iter().any(|steps| *steps < 0);
-                #[cfg(feature = "planted-bugs")]
-                let (negative, signed) = crate::planted::of_cells(negative, signed);
+                #[cfg(feature = "fault-injection")]
+                let (negative, signed) = crate::injected::of_cells(negative, signed);
                 if negative {
                     return false;
                 }
@@ -192,8 +192,8 @@ fn within((values, split): (&[f64], Option<usize>), mut factor: f64, bound_squar
                 cells.saturating_add(signed.saturating_mul(2))
             }
         };
-        #[cfg(feature = "planted-bugs")]
-        let size = if crate::planted::is(crate::planted::Bug::NearestRounding) { 0 } else { size };
+        #[cfg(feature = "fault-injection")]
+        let size = if crate::injected::is(crate::injected::Bug::NearestRounding) { 0 } else { size };
         if size <= bound_squared {
             return true;
         }
@@ -228,8 +228,8 @@ fn truncate(values: &[f64], factor: f64, steps: &mut [i64]) -> u128 {
     let (mut squares, mut bits) = (0_u64, 0_u64);
     for (steps, value) in steps.iter_mut().zip(values) {
         let x = value * factor;
-        #[cfg(feature = "planted-bugs")]
-        let x = if crate::planted::is(crate::planted::Bug::NearestRounding) { x.round() } else { x };
+        #[cfg(feature = "fault-injection")]
+        let x = if crate::injected::is(crate::injected::Bug::NearestRounding) { x.round() } else { x };
         let shifted = x.abs() + SHIFT;
         let above = shifted - SHIFT > x.abs();
         // 2⁵² and more, infinity and NaN have a higher exponent than `SHIFT`: 2⁵¹ at least.

@@ -1,4 +1,4 @@
-//! The public bound of a noised sum: what a vector of integers can be if whoever sent it follows the protocol.
+//! The public bound of a noised sum: which integer vectors a sender that follows the protocol can send.
 //!
 //! A receiver knows the mechanism (the task is public) and N, the most terms that the sender may have, and nothing of its records. So a sender
 //! that lies moves a sum by at most what N honest terms and their noise could.

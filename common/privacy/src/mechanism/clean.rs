@@ -53,10 +53,10 @@ impl CleanTerms {
     }
 
     /// The fault of a state with noise in it.
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "fault-injection")]
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a fault")]
     pub(super) fn take_in(&mut self, noise: &[i64]) {
-        if !crate::planted::is(crate::planted::Bug::NoiseInState) {
+        if !crate::injected::is(crate::injected::Bug::NoiseInState) {
             return;
         }
         let units = self.ends.len().max(1) as i64;

@@ -55,18 +55,18 @@ impl Draw {
         }
     }
 
-    /// Positions of those who take part, ascending; nothing where that is everybody.
+    /// Positions of those who take part, ascending; nothing where that is everyone.
     pub(super) fn sample<N: NoiseSource>(self, units: usize, permit: &StepPermit, noise: &N) -> Result<Option<Vec<usize>>, ReleaseError> {
         match self {
             Self::All => Ok(None),
             Self::Poisson(rate) => {
                 let coins = Coins::new(rate);
-                #[cfg(feature = "planted-bugs")]
-                let coins = crate::planted::Faulty::new(coins, rate, permit);
+                #[cfg(feature = "fault-injection")]
+                let coins = crate::injected::Faulty::new(coins, rate, permit);
                 Ok(Some(coins.sample(&mut noise.stream(permit.release(), permit.step(), Purpose::Coins)?, units)))
             }
-            #[cfg(feature = "planted-bugs")]
-            Self::Batch(batches) if crate::planted::is(crate::planted::Bug::RedrawnBatches) => {
+            #[cfg(feature = "fault-injection")]
+            Self::Batch(batches) if crate::injected::is(crate::injected::Bug::RedrawnBatches) => {
                 let drawn =
                     crate::sampler::Allocation::draw(&mut noise.stream(permit.release(), permit.step(), Purpose::Coins)?, batches, units);
                 Ok(Some(drawn.batch(0).to_vec()))

@@ -1,6 +1,6 @@
 //! Values that mean something only in a sum.
 
-/// A value under a mask: to whoever does not know the mask it is uniformly random. Only [`NoiseShare::mask`](super::NoiseShare::mask) builds it.
+/// A value under a mask: to anyone who does not know the mask it is uniformly random. Only [`NoiseShare::mask`](super::NoiseShare::mask) builds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Masked<T>(pub(crate) T);
 

@@ -28,10 +28,10 @@ pub use sum_mechanism::{Message, SumMechanism};
 pub use summation::{Notes, Summation, Summed};
 pub use term::Term;
 
-use crate::inside::Withheld;
 use crate::ledger::Permit;
 use crate::noise::NoRandomness;
-use crate::parts::NoSum;
+use crate::panic_redaction::PanicRedacted;
+use crate::partial_sums::NoSum;
 use crate::records::{NotCopied, Released, Sensitive};
 use crate::sampler::SamplerError;
 use crate::shards::WrongGrouping;
@@ -58,7 +58,7 @@ pub enum ReleaseError {
     Overflow,
     /// The code over records panicked: a bug of ours.
     #[error(transparent)]
-    Withheld(#[from] Withheld),
+    PanicRedacted(#[from] PanicRedacted),
     /// Units that are not in memory could not be read.
     #[error(transparent)]
     Unread(#[from] Unread),
@@ -89,5 +89,5 @@ pub fn release_non_private<T>(value: Sensitive<T>, permit: Permit) -> Result<Rel
         return Err(ReleaseError::PermitMismatch);
     }
     // A refusal tells of a record here; nothing is protected, and the charge says so.
-    value.into_value().map(Released).ok_or(ReleaseError::Withheld(Withheld))
+    value.into_value().map(Released).ok_or(ReleaseError::PanicRedacted(PanicRedacted))
 }

@@ -1,6 +1,6 @@
 //! One site's share of a sum that is only released with its noise whole: for secure aggregation.
 //!
-//! Under aggregation nobody sees a single site's vector, so each site adds only its share of the noise ([`crate::proofs::shares`]):
+//! Under aggregation no one sees a single site's vector, so each site adds only its share of the noise ([`crate::proofs::shares`]):
 //! with at least h honest sites among those that are summed, shares of standard deviation zC/√h add up to zC or more.
 //! A share alone protects √h times less; so what comes out of [`ShareSum::share_sum`] is no [`Released`](crate::Released) but a
 //! [`NoiseShare`], which can be masked and nothing else.
@@ -278,7 +278,7 @@ impl NoiseShare<LatticeVector> {
 
     /// Adds one word of the pad to each coordinate, mod 2⁶⁴, in place: word j is bytes 8j to 8j+7 of the pad, little-endian.
     ///
-    /// The pad must be a stream that nobody but the summer can compute, and must never be used again. It is drawn from in
+    /// The pad must be a stream that only the summer can compute, and must never be used again. It is drawn from in
     /// here so that no code outside ever holds the coordinates.
     #[must_use]
     pub fn mask(mut self, pad: &mut impl CryptoRng) -> Masked<LatticeVector> {
@@ -308,7 +308,7 @@ mod tests {
         ShareSum::new(105, ClipNorm::new(1.0).unwrap(), noise, shares, 10, None, Terms::ShardResults).unwrap()
     }
 
-    /// T3.4: μ = 2C/(γ s √h) for the sum, 2C/(γ s) for the share alone.
+    /// μ = 2C/(γ s √h) for the sum, 2C/(γ s) for the share alone.
     #[test]
     fn events_of_sum_and_share_have_the_stated_mu() {
         for (noise, shares) in [(23.4, 2), (23.4, 20), (7.0, 140), (1.3, 7), (4.0, 1000)] {

@@ -2,7 +2,6 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::inside::{Kept, withheld};
 use crate::ledger::StepPermit;
 use crate::mechanism::ReleaseError;
 use crate::mechanism::clean::CleanTerms;
@@ -10,7 +9,8 @@ use crate::mechanism::draw::Draw;
 use crate::mechanism::lattice::Lattice;
 use crate::mechanism::summation::{Pass, Summation, Summed, Totals};
 use crate::noise::{NoiseSource, Purpose};
-use crate::parts::NoSum;
+use crate::panic_redaction::{Kept, redact_panics};
+use crate::partial_sums::NoSum;
 use crate::records::{Argument, Released, Sensitive, UnitTable, Units};
 use crate::sampler::DiscreteGaussianSampler;
 use crate::shards::Grouping;
@@ -265,8 +265,8 @@ impl LatticeSum {
                 places.iter().zip(drawn).for_each(|(&place, noise)| noised[place as usize] = noise);
             }
         }
-        #[cfg(feature = "planted-bugs")]
-        crate::planted::spoil(&mut noised);
+        #[cfg(feature = "fault-injection")]
+        crate::injected::spoil(&mut noised);
         let sample = self.draw.sample(units.count(), permit, noise)?;
         let (mut totals, kept) = self.summed(units, state, argument, f, sample.as_deref(), form.kept.is_some())?;
         if let Some(places) = &self.places {
@@ -275,7 +275,7 @@ impl LatticeSum {
         if let Some(most) = form.most_units {
             confine(&mut totals, u128::from(most) * self.lattice.bound_squared.isqrt());
         }
-        #[cfg(feature = "planted-bugs")]
+        #[cfg(feature = "fault-injection")]
         let kept = kept.map(|mut kept| {
             kept.take_in(&noised);
             kept
@@ -319,7 +319,7 @@ impl LatticeSum {
         let part = || {
             let mut totals = Totals::new((self.clip, self.checked_as()), self.lattice, self.dimension, keeping);
             let summation = Summation { source, state, sample, pass: &pass, totals: &mut totals };
-            let result = withheld(|| f(&Kept::new(argument.fresh()), summation));
+            let result = redact_panics(|| f(&Kept::new(argument.fresh()), summation));
             (totals, result)
         };
         let (mut totals, result) = std::thread::scope(|scope| {
@@ -363,7 +363,7 @@ impl LatticeSum {
         Ok((totals.sums, kept))
     }
 
-    /// Threads for a sum. Where a number of units is declared they follow from public numbers alone, with the expected size of a sample; of units that nobody declared there are `visits`.
+    /// Threads for a sum. Where a number of units is declared they follow from public numbers alone, with the expected size of a sample; of units that no one declared there are `visits`.
     fn threads<T>(&self, units: &Units<T>, visits: usize) -> usize {
         let least = match units.grouping {
             Grouping::Shards(_) | Grouping::WholeSite => 1,
@@ -387,8 +387,8 @@ impl LatticeSum {
 
     /// The rule by which terms are checked: the one that the event names.
     fn checked_as(&self) -> Terms {
-        #[cfg(feature = "planted-bugs")]
-        if crate::planted::is(crate::planted::Bug::BallBookedAsCells) {
+        #[cfg(feature = "fault-injection")]
+        if crate::injected::is(crate::injected::Bug::BallBookedAsCells) {
             return Terms::Units;
         }
         self.terms

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::inside::withheld;
 use crate::mechanism::block::{self, Block, Clipping};
 use crate::mechanism::clean::CleanTerms;
 use crate::mechanism::lattice::Lattice;
 use crate::mechanism::term::Term;
+use crate::panic_redaction::redact_panics;
 use crate::records::UnitTable;
 use crate::stored::{Source, Unread};
 use dp_pvi_accounting::adjacency::Terms;
@@ -23,16 +23,16 @@ pub struct Summation<'g, T: UnitTable, S = ()> {
     pub(super) source: Source<'g, T>,
     /// `None` where the function that should have made it panicked: then every term is zero.
     pub(super) state: Option<&'g S>,
-    /// Positions of the sample, ascending; everybody where there is none.
+    /// Positions of the sample, ascending; everyone where there is none.
     pub(super) sample: Option<&'g [usize]>,
     pub(super) pass: &'g Pass,
     pub(super) totals: &'g mut Totals,
 }
 
-/// The visits of a sum, of which whoever is free takes the next ones.
+/// The work items of a sum; a free thread takes the next ones.
 pub(super) struct Pass {
-    visits: usize,
-    /// Most visits that are taken at once.
+    items: usize,
+    /// Most items that are taken at once.
     step: usize,
     next: AtomicUsize,
     /// Units that are not in memory and could not be read.
@@ -44,25 +44,25 @@ const PARTS: usize = 16;
 
 impl Pass {
     /// No part is larger than a window of the units.
-    pub(super) fn over(visits: usize, threads: usize, window: usize) -> Self {
-        let step = if threads > 1 { visits.div_ceil(threads * PARTS) } else { visits };
-        Self { visits, step: step.clamp(1, window), next: AtomicUsize::new(0), unread: Mutex::new(None) }
+    pub(super) fn over(items: usize, threads: usize, window: usize) -> Self {
+        let step = if threads > 1 { items.div_ceil(threads * PARTS) } else { items };
+        Self { items, step: step.clamp(1, window), next: AtomicUsize::new(0), unread: Mutex::new(None) }
     }
 
-    /// The next visits; none where all were taken.
+    /// The next items; none where all were taken.
     fn take(&self) -> Option<Range<usize>> {
         // Only the numbers themselves are shared: what was summed is handed over where threads end.
         let start = self.next.fetch_add(self.step, Ordering::Relaxed);
-        (start < self.visits).then(|| start..(start + self.step).min(self.visits))
+        (start < self.items).then(|| start..(start + self.step).min(self.items))
     }
 
-    /// Nobody takes any more visits: units could not be read.
+    /// Stops the pass: units could not be read.
     fn give_up(&self, unread: Unread) {
-        self.next.store(self.visits, Ordering::Relaxed);
+        self.next.store(self.items, Ordering::Relaxed);
         self.unread.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(unread);
     }
 
-    /// Whether all visits were made.
+    /// Whether all items were made.
     pub(super) fn end(self) -> Result<(), Unread> {
         self.unread.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
@@ -106,7 +106,7 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
     /// # Privacy
     /// The term of a unit has to be a function of that unit, of its own part of the state, and of public values. `position` is there to find
     /// that part, and for nothing else: under add-remove the position itself depends on other units. A unit whose function panics
-    /// contributes 0, and nobody learns of it.
+    /// contributes 0, and no one learns of it.
     pub fn each(self, f: impl Fn(T::Unit<'_>, usize, &S, &mut Term)) -> Summed {
         self.each_in_lanes(|_, _, _, _: &mut Notes<'_, ()>| {}, |_| {}, |unit, position, state, _, term| f(unit, position, state, term))
     }
@@ -132,8 +132,8 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
         let Some(state) = state else { return Summed(()) };
         let mut block = Block::default();
         let mut noted = Noted::default();
-        #[cfg(feature = "planted-bugs")]
-        let clip = crate::planted::clip(clip, || {
+        #[cfg(feature = "fault-injection")]
+        let clip = crate::injected::clip(clip, || {
             let Source::Memory(table) = source else { return Vec::new() };
             let mut term = Term::default();
             let mut norm = |position| {
@@ -148,10 +148,10 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
         });
         let clipping = Clipping::new(clip, lattice, terms);
         let exponent = lattice.exponent;
-        let at = |visit: usize| sample.map_or(visit, |sample| sample[visit]);
+        let at = |item: usize| sample.map_or(item, |sample| sample[item]);
         let mut lender = source.lender();
-        while let Some(visits) = pass.take() {
-            let units = match lender.lend(visits.clone(), sample) {
+        while let Some(items) = pass.take() {
+            let units = match lender.lend(items.clone(), sample) {
                 Ok(units) => units,
                 Err(unread) => {
                     pass.give_up(unread);
@@ -160,23 +160,23 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
             };
             // A sum has at most 2³² − 1 coordinates: its dimension is a `u32`.
             #[allow(clippy::cast_possible_truncation, reason = "made of a u32")]
-            let mut kept = parts.as_ref().map(|_| CleanTerms::new(sums.len() as u32, exponent).from(at(visits.start)));
-            let mut group = visits.start..visits.start;
-            while group.end < visits.end {
-                group = group.end..visits.end.min(group.end + GROUP);
+            let mut kept = parts.as_ref().map(|_| CleanTerms::new(sums.len() as u32, exponent).from(at(items.start)));
+            let mut group = items.start..items.start;
+            while group.end < items.end {
+                group = group.end..items.end.min(group.end + GROUP);
                 let made = noted.make(
                     group.clone(),
-                    |visit, notes| {
+                    |item, notes| {
                         // Units of a sample lie far from each other: their memory is asked for some at a time, and not one after the other.
                         if let Some(sample) = sample
-                            && (visit - group.start).is_multiple_of(block::UNITS)
+                            && (item - group.start).is_multiple_of(block::UNITS)
                         {
-                            // Whoever panics here is met again where its unit is read, and contributes 0 then.
-                            let _ = withheld(|| {
-                                (visit..group.end.min(visit + block::UNITS)).for_each(|soon| units.approach(soon, sample[soon]))
+                            // A unit whose function panics here is met again where it is read, and contributes 0 then.
+                            let _ = redact_panics(|| {
+                                (item..group.end.min(item + block::UNITS)).for_each(|soon| units.approach(soon, sample[soon]))
                             });
                         }
-                        note(units.unit(visit, at(visit)), at(visit), state, notes);
+                        note(units.unit(item, at(item)), at(item), state, notes);
                     },
                     &complete,
                 );
@@ -184,19 +184,19 @@ impl<T: UnitTable, S> Summation<'_, T, S> {
                 let mut next = group.start;
                 while next < group.end {
                     // One frame for all units: it is left only by a panic, and entered again behind the unit that panicked.
-                    let _ = withheld(|| {
+                    let _ = redact_panics(|| {
                         while next < group.end {
-                            let (visit, position) = (next, at(next));
+                            let (item, position) = (next, at(next));
                             next += 1;
-                            let Some(notes) = noted.of(visit - group.start) else { continue };
-                            f(units.unit(visit, position), position, state, notes, block.term());
+                            let Some(notes) = noted.of(item - group.start) else { continue };
+                            f(units.unit(item, position), position, state, notes, block.term());
                             block.push(position, sums, &clipping, kept.as_mut());
                         }
                     });
                 }
             }
             // The terms of a part are kept in that part: none waits for the next one.
-            let _ = withheld(|| block.add(sums, &clipping, kept.as_mut()));
+            let _ = redact_panics(|| block.add(sums, &clipping, kept.as_mut()));
             if let (Some(parts), Some(kept)) = (&mut *parts, kept) {
                 parts.push(kept);
             }
@@ -239,18 +239,18 @@ impl<P> Default for Noted<P> {
 }
 
 impl<P: Copy> Noted<P> {
-    /// Those of the first of these visits, in place of all others; says of how many.
+    /// Those of the first of these items, in place of all others; says of how many.
     #[inline]
-    fn make(&mut self, visits: Range<usize>, note: impl Fn(usize, &mut Notes<'_, P>), complete: impl Fn(&mut [P])) -> usize {
+    fn make(&mut self, items: Range<usize>, note: impl Fn(usize, &mut Notes<'_, P>), complete: impl Fn(&mut [P])) -> usize {
         let Self { notes, before, ends, lost } = self;
         notes.clear();
         ends.clear();
         lost.clear();
-        let more = |ends: &[usize]| ends.len() < visits.len() && ends.last().is_none_or(|end| *end < MANY_NOTES);
+        let more = |ends: &[usize]| ends.len() < items.len() && ends.last().is_none_or(|end| *end < MANY_NOTES);
         while more(ends) {
-            let panicked = withheld(|| {
+            let panicked = redact_panics(|| {
                 while more(ends) {
-                    note(visits.start + ends.len(), &mut Notes(notes));
+                    note(items.start + ends.len(), &mut Notes(notes));
                     ends.push(notes.len());
                 }
             });
@@ -261,7 +261,7 @@ impl<P: Copy> Noted<P> {
             }
         }
         before.clone_from(notes);
-        if withheld(|| complete(notes)).is_err() {
+        if redact_panics(|| complete(notes)).is_err() {
             self.complete_one_by_one(complete);
         }
         self.ends.len()
@@ -273,7 +273,7 @@ impl<P: Copy> Noted<P> {
         self.notes.clone_from(&self.before);
         for unit in 0..self.ends.len() {
             let notes = self.place(unit);
-            if self.notes[notes].iter_mut().any(|note| withheld(|| complete(std::slice::from_mut(note))).is_err()) {
+            if self.notes[notes].iter_mut().any(|note| redact_panics(|| complete(std::slice::from_mut(note))).is_err()) {
                 self.lost.push(unit);
             }
         }

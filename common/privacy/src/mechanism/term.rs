@@ -87,7 +87,7 @@ impl Term {
     }
 
     /// L2 norm of the term.
-    #[cfg(feature = "planted-bugs")]
+    #[cfg(feature = "fault-injection")]
     pub(super) fn norm(&self) -> f64 {
         self.entries().map(|(_, value)| value * value).sum::<f64>().sqrt()
     }

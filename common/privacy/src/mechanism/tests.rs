@@ -7,7 +7,7 @@ use rand_core::Rng;
 mod cells;
 mod epochs;
 mod gate;
-mod parts;
+mod partial_sums;
 mod state;
 mod threads;
 
@@ -124,7 +124,7 @@ fn squared_distance(a: &[i64], b: &[i64]) -> u128 {
     a.iter().zip(b).map(|(x, y)| u128::from(x.abs_diff(*y)).pow(2)).sum()
 }
 
-/// T3.1: whatever two terms are, their integer images have norm ≤ C_int and differ by at most 2·C_int, exactly.
+/// Whatever two terms are, their integer images have norm ≤ C_int and differ by at most 2·C_int, exactly.
 #[test]
 fn integer_sensitivity_holds_for_a_million_random_and_adversarial_pairs() {
     let mut rng = ChaCha20Rng::from_seed([31; 32]);
@@ -230,7 +230,7 @@ fn terms_that_are_not_finite_or_do_not_fit_count_as_zero() {
     assert_eq!(one(&[], 2, 1.0, &lattice), [0, 0]);
 }
 
-/// T3.3: the worst case that `new` admits stays below 2⁶³, and the addition itself is checked.
+/// The worst case that `new` admits stays below 2⁶³, and the addition itself is checked.
 #[test]
 fn the_worst_admitted_sum_does_not_wrap() {
     let mut noise = 1.0;
@@ -288,19 +288,19 @@ fn sampled_releases_include_every_unit_with_probability_q() {
     assert!((squares / 400.0 / (sd * sd) - 1.0).abs() < 4.0 * (2.0 / 400f64).sqrt(), "{squares}");
 }
 
-/// T4.2: the event that breaks textbook floating-point noise ("off the lattice") never happens, for x = 0 and x = 1.
+/// The event that breaks textbook floating-point noise ("off the lattice") never happens, for x = 0 and x = 1.
 #[test]
 fn a_million_outputs_lie_on_the_lattice_in_both_worlds() {
-    for (world, dimension, z) in [(0.0, 500_000, 1.0), (1.0, 500_000, 0.9)] {
+    for (data_set, dimension, z) in [(0.0, 500_000, 1.0), (1.0, 500_000, 0.9)] {
         let mechanism = sum(dimension, 1.0, z, None);
-        let rows = vec![(0..dimension).map(|i| (i, world)).collect::<Vec<_>>()];
+        let rows = vec![(0..dimension).map(|i| (i, data_set)).collect::<Vec<_>>()];
         let step = 2f64.powi(mechanism.exponent());
         let values = run(&mechanism, rows, permit(&mechanism), &SecureNoise).unwrap();
         let released = dp_pvi_names::LatticeVector { exponent: mechanism.exponent(), values };
         let off = released.to_f64().iter().filter(|x| (*x / step).fract() != 0.0).count();
         assert_eq!(off, 0);
         let mean_square = released.to_f64().iter().map(|x| x * x).sum::<f64>() / f64::from(dimension);
-        assert!((mean_square / (z * z) - 1.0).abs() < 0.02, "world {world}: {mean_square}");
+        assert!((mean_square / (z * z) - 1.0).abs() < 0.02, "data set {data_set}: {mean_square}");
     }
 }
 
@@ -340,7 +340,7 @@ fn a_permit_for_another_event_releases_nothing() {
     assert!((released.into_inner() - 3.0_f64).abs() < f64::EPSILON);
 }
 
-/// T4.4: no randomness, no release.
+/// No randomness, no release.
 #[test]
 fn a_failing_generator_releases_nothing() {
     let mechanism = sum(3, 1.0, 1.0, Some(0.5));

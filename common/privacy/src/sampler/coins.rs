@@ -13,7 +13,7 @@ const BLOCK: usize = 1024;
 /// the first byte of n; then three more bytes are drawn. Exactly Bernoulli(n/2³²), for about one byte a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coins {
-    /// None: n = 2³², everybody.
+    /// None: n = 2³², everyone.
     threshold: Option<(u8, u32)>,
 }
 

@@ -118,7 +118,7 @@ fn uniform_numbers_are_uniform() {
     assert!((0..10_000).all(|_| uniform(&mut rng, (1 << 63) + 1) <= 1 << 63));
 }
 
-/// T4.1: chi-square against the exact probabilities, cells with at least 20 expected draws, the rest pooled.
+/// Chi-square against the exact probabilities, cells with at least 20 expected draws, the rest pooled.
 #[test]
 fn discrete_gaussian_has_the_exact_probabilities() {
     let draws = 2_500_000u32;

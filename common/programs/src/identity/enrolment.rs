@@ -2,7 +2,7 @@
 //!
 //! It is a PEM file with two blocks. `CERTIFICATE REQUEST` is an ordinary PKCS#10 request, signed by the TLS key. `DP-PVI
 //! ENROLMENT` is the postcard body of [`Enrolment`] followed by the identity key's signature, and names the hash of the request: the
-//! two keys belong together, and nobody can enrol a name with somebody else's request.
+//! two keys belong together, and no one can enrol a name with someone else's request.
 
 use dp_pvi_names::{ClientId, Hash};
 use dp_pvi_protocol::bounds::{self, OutOfBounds};
@@ -75,7 +75,7 @@ impl Enrolment {
         let split = enrolment.contents().len().checked_sub(SIGNATURE_BYTES).ok_or(IdentityError::Enrolment("truncated"))?;
         let (body, signature) = enrolment.contents().split_at(split);
         let signed = Signed::<Self>::from_parts(body.to_vec(), signature.to_vec());
-        // The key is inside the body: the signature proves that whoever asks holds it.
+        // The key is inside the body: the signature proves that the asker holds it.
         let claimed = signed.peek().map_err(|_| IdentityError::Enrolment("of another version"))?;
         let key = VerifyingKey::from_bytes(&claimed.identity).map_err(|_| IdentityError::Key("public key"))?;
         let body = signed.open(&key).map_err(|_| IdentityError::Signature)?;

@@ -80,7 +80,7 @@ const MOUNTED: &str = "; a key that a platform mounts this way is copied before 
 /// Reads a file that holds a secret; its bytes are wiped from memory when dropped.
 ///
 /// # Errors
-/// [`IdentityError::Unsafe`] where somebody else can read or change the file, or has put a link in its place; [`IdentityError::Io`].
+/// [`IdentityError::Unsafe`] where someone else can read or change the file, or has put a link in its place; [`IdentityError::Io`].
 pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, IdentityError> {
     let shown = || path.display().to_string();
     let link = std::fs::symlink_metadata(path).map_err(|source| IdentityError::Io { path: shown(), source })?;
@@ -88,7 +88,7 @@ pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, IdentityError> {
         let problem = format!("is a symbolic link, which whoever owns its folder can point elsewhere: name the file itself{MOUNTED}");
         return Err(IdentityError::Unsafe { path: shown(), problem });
     }
-    // Looked at before it is opened: opening a pipe would wait for somebody to write.
+    // Looked at before it is opened: opening a pipe would wait for someone to write.
     if !link.is_file() {
         return Err(IdentityError::Unsafe { path: shown(), problem: "is not a regular file".into() });
     }
@@ -116,7 +116,7 @@ pub fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, IdentityError> {
     Ok(bytes)
 }
 
-/// Checks that nobody but this user (and root) can change a folder or file of our own state.
+/// Checks that only this user (and root) can change a folder or file of our own state.
 ///
 /// # Errors
 /// [`IdentityError::Unsafe`] says whose it is or who may write, and what to do; [`IdentityError::Io`].
@@ -143,7 +143,7 @@ fn foreign(about: &Metadata) -> Option<String> {
         .then(|| format!("belongs to user {owner}, this program runs as user {us}: `chown` it, or run the program as its owner"))
 }
 
-/// Writes a file that nobody but its owner may read (0600), durably; an existing file is never overwritten.
+/// Writes a file that only its owner may read (0600), durably; an existing file is never overwritten.
 ///
 /// # Errors
 /// The file exists, or cannot be written.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn weakness_9_openssl_reads_identity_keys() {
+    fn openssl_reads_identity_keys() {
         let folder = tempfile::tempdir().unwrap();
         let (file, key) = (folder.path().join("a.identity"), generate_identity().unwrap());
         write_secret(&file, identity_to_pem(&key).unwrap().as_bytes()).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn weakness_6_files_that_others_can_change_are_refused() {
+    fn files_that_others_can_change_are_refused() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("a.identity"), folder.path().join("link.identity"));

@@ -95,7 +95,7 @@ impl PeerName {
         self.as_enrolled().and_then(|(id, party)| Some((id, party.as_client()?)))
     }
 
-    /// Whoever the authority enrols: everybody but the server.
+    /// Whoever the authority enrols: everyone but the server.
     #[must_use]
     pub fn as_enrolled(&self) -> Option<(&ClientId, Party)> {
         match &self.role {

@@ -13,7 +13,7 @@ use crate::ledger::{SqliteLedger, check_file, connect, corrupt, exists, failure,
 use dp_pvi_privacy::ledger::StoreError;
 
 /// Writes the ledger at `path` as it is at one moment to a new file `target`, also while a writer is at work. The copy is on disk when
-/// this returns; whoever calls this opens it, which verifies it.
+/// this returns; the caller opens it, which verifies it.
 ///
 /// # Errors
 /// No ledger at `path`, a file at `target`, the disk; `target` is then not there, or as it was.
@@ -75,7 +75,7 @@ fn copy_to_new(from: &Path, target: &Path) -> io::Result<()> {
 }
 
 /// Puts the backup at `from` to where the ledger was, whole or not at all. Nothing but a missing ledger is replaced. `mend` writes to the
-/// copy what has to stand in it before anybody can use it.
+/// copy what has to be in it before anyone can use it.
 ///
 /// # Errors
 /// A ledger, or what a ledger left, at `path`; the backup is damaged; `mend`; the disk.
@@ -86,7 +86,7 @@ pub fn restore<E: From<StoreError>>(from: &Path, path: &Path, mend: impl FnOnce(
     let fresh = suffixed(path, ".new");
     copy(from, &fresh)?;
     mend(SqliteLedger::writer(&fresh, lock)?)?;
-    // The lock went with the store: somebody may have come between.
+    // The lock went with the store: someone may have come between.
     let _lock = WriterLock::take(path)?;
     refuse_another(path)?;
     Ok(move_into_place(&fresh, path)?)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::ledger_tests::{FileLedger, budget, identity, open, reopen, round, signer};
 use super::tests::{error, filled, fresh, release, row};
-use super::{OnDisk, SecondPlace, SqliteLedger, ViewStore, backup, restore, suffixed};
+use super::{OnDisk, RollbackGuard, SqliteLedger, ViewStore, backup, restore, suffixed};
 use dp_pvi_names::ReleaseId;
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::danger::forget_minted;
@@ -224,7 +224,7 @@ fn a_copy_after_kill_9_holds_every_row_or_is_refused_and_the_original_always_ope
     assert!(opened >= 3, "only {opened} of 12 copies without the journal opened");
 }
 
-/// The attack: ten rounds, kill −9, the one file that everybody copies, and a server that remembers nothing.
+/// The attack: ten rounds, kill −9, the one file that everyone copies, and a server that remembers nothing.
 #[test]
 fn a_copy_of_the_file_alone_knows_all_spending() {
     let folder = memory();
@@ -295,7 +295,7 @@ fn unmended(_: SqliteLedger) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whoever has the copy may send once more what the lost ledger has sent under the reservation.
+/// Anyone who has the copy may send once more what the lost ledger has sent under the reservation.
 #[test]
 fn what_a_restored_copy_has_reserved_is_closed_before_it_has_the_ledger_s_name() {
     let folder = memory();
@@ -350,22 +350,22 @@ fn a_backup_comes_back_only_where_no_ledger_is() {
 }
 
 fn kept(path: &Path, place: &Path) -> Result<FileLedger, LedgerError> {
-    reopen(path, identity(), budget())?.kept_in(SecondPlace::at(place))
+    reopen(path, identity(), budget())?.kept_in(RollbackGuard::at(place))
 }
 
 #[test]
 fn a_ledger_below_the_second_place_is_refused() {
     let folder = memory();
     let (path, place) = (folder.path().join("ledger.db"), folder.path().join("state").join("lung.head"));
-    let mut ledger = open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap();
-    assert_eq!(SecondPlace::at(&place).head(&signer()).unwrap(), Some(ledger.head()));
+    let mut ledger = open(&path).unwrap().kept_in(RollbackGuard::at(&place)).unwrap();
+    assert_eq!(RollbackGuard::at(&place).head(&signer()).unwrap(), Some(ledger.head()));
     round(&mut ledger, 0);
     drop(ledger);
     let old = fs::read(&path).unwrap();
     let mut ledger = kept(&path, &place).unwrap();
     for number in 1..4 {
         round(&mut ledger, number);
-        assert_eq!(SecondPlace::at(&place).head(&signer()).unwrap(), Some(ledger.head()));
+        assert_eq!(RollbackGuard::at(&place).head(&signer()).unwrap(), Some(ledger.head()));
     }
     drop(ledger);
     let latest = fs::read(&path).unwrap();
@@ -373,7 +373,7 @@ fn a_ledger_below_the_second_place_is_refused() {
     let refused = kept(&path, &place).err().unwrap();
     assert!(matches!(refused, LedgerError::Behind { kept: 24, here: 6, .. }), "{refused}");
     assert!(refused.to_string().contains("--lose-rows 18") && refused.to_string().contains("ledger restore"), "{refused}");
-    // Gone on differently, without the second place and past its row.
+    // Gone on differently, without the rollback guard and past its row.
     let mut forked = reopen(&path, identity(), budget()).unwrap();
     (11..16).for_each(|number| round(&mut forked, number));
     drop(forked);
@@ -382,23 +382,23 @@ fn a_ledger_below_the_second_place_is_refused() {
     kept(&path, &place).unwrap();
 }
 
-/// Row first, then the second place: a crash between the two leaves the ledger ahead, and that is never refused.
+/// Row first, then the rollback guard: a crash between the two leaves the ledger ahead, and that is never refused.
 #[test]
 fn a_crash_between_the_row_and_the_second_place_refuses_nothing() {
     let folder = memory();
     let (path, place) = (folder.path().join("ledger.db"), folder.path().join("lung.head"));
-    let mut ledger = open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap();
+    let mut ledger = open(&path).unwrap().kept_in(RollbackGuard::at(&place)).unwrap();
     for number in 0..3 {
         let before = fs::read(&place).unwrap();
         round(&mut ledger, number);
         drop(ledger);
         fs::write(&place, before).unwrap();
         ledger = kept(&path, &place).unwrap();
-        assert_eq!(SecondPlace::at(&place).head(&signer()).unwrap(), Some(ledger.head()));
+        assert_eq!(RollbackGuard::at(&place).head(&signer()).unwrap(), Some(ledger.head()));
     }
     ledger.set_frozen(FreezeState::Frozen).unwrap();
     drop(ledger);
-    // A write of the second place that was cut off: the other slot counts.
+    // A write of the rollback guard that was cut off: the other slot counts.
     let whole = fs::read(&place).unwrap();
     let slots = whole.len() / 4096;
     assert_eq!(slots, 2);
@@ -407,7 +407,7 @@ fn a_crash_between_the_row_and_the_second_place_refuses_nothing() {
         let mut torn = whole.clone();
         torn[slot * 4096 + 60..slot * 4096 + 130].fill(0xee);
         fs::write(&place, &torn).unwrap();
-        heads.push(SecondPlace::at(&place).head(&signer()).unwrap().unwrap().seq);
+        heads.push(RollbackGuard::at(&place).head(&signer()).unwrap().unwrap().seq);
         kept(&path, &place).unwrap();
     }
     assert!(heads.contains(&18) && heads.contains(&19), "{heads:?}");
@@ -417,7 +417,7 @@ fn a_crash_between_the_row_and_the_second_place_refuses_nothing() {
 fn a_second_place_that_says_nothing_of_this_ledger_is_refused() {
     let folder = memory();
     let (path, place) = (folder.path().join("ledger.db"), folder.path().join("lung.head"));
-    drop(open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap());
+    drop(open(&path).unwrap().kept_in(RollbackGuard::at(&place)).unwrap());
     let whole = fs::read(&place).unwrap();
     for damaged in [Vec::new(), vec![0; 8192], whole[..100].to_vec()] {
         fs::write(&place, damaged).unwrap();
@@ -438,7 +438,7 @@ fn a_second_place_that_says_nothing_of_this_ledger_is_refused() {
     let store = SqliteLedger::create(&other).unwrap().unwrap();
     let another =
         Ledger::open(store, signer(), dp_pvi_privacy::ledger::LedgerIdentity { data: "heart".into(), ..identity() }, budget()).unwrap();
-    assert!(matches!(another.kept_in(SecondPlace::at(&place)).err(), Some(LedgerError::OtherLedger { kept: 0, .. })));
+    assert!(matches!(another.kept_in(RollbackGuard::at(&place)).err(), Some(LedgerError::OtherLedger { kept: 0, .. })));
 }
 
 /// The way out where the latest copy is lost: known, frozen, and from then on as strict as before.
@@ -446,7 +446,7 @@ fn a_second_place_that_says_nothing_of_this_ledger_is_refused() {
 fn an_old_copy_is_accepted_only_frozen() {
     let folder = memory();
     let (path, place) = (folder.path().join("ledger.db"), folder.path().join("lung.head"));
-    let mut ledger = open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap();
+    let mut ledger = open(&path).unwrap().kept_in(RollbackGuard::at(&place)).unwrap();
     round(&mut ledger, 0);
     drop(ledger);
     let old = fs::read(&path).unwrap();
@@ -454,7 +454,7 @@ fn an_old_copy_is_accepted_only_frozen() {
     round(&mut ledger, 1);
     drop(ledger);
     fs::write(&path, &old).unwrap();
-    let accepted = reopen(&path, identity(), budget()).unwrap().accept_loss(SecondPlace::at(&place)).unwrap();
+    let accepted = reopen(&path, identity(), budget()).unwrap().accept_loss(RollbackGuard::at(&place)).unwrap();
     assert!(accepted.frozen());
     drop(accepted);
     let mut ledger = kept(&path, &place).unwrap();
@@ -465,12 +465,12 @@ fn an_old_copy_is_accepted_only_frozen() {
     assert!(matches!(kept(&path, &place).err(), Some(LedgerError::Behind { kept: 8, here: 6, .. })));
 }
 
-/// Two copies of one ledger in two programs, each with a lock of its own, and one second place: only one of them may charge.
+/// Two copies of one ledger in two programs, each with a lock of its own, and one rollback guard: only one of them may charge.
 #[test]
 fn two_copies_do_not_spend_at_the_same_time() {
     let folder = memory();
     let (path, copy, place) = (folder.path().join("ledger.db"), folder.path().join("copy.db"), folder.path().join("lung.head"));
-    drop(open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap());
+    drop(open(&path).unwrap().kept_in(RollbackGuard::at(&place)).unwrap());
     fs::copy(&path, &copy).unwrap();
     let mut first = kept(&path, &place).unwrap();
     let refused = kept(&copy, &place).err().unwrap();
@@ -481,12 +481,12 @@ fn two_copies_do_not_spend_at_the_same_time() {
     assert!(matches!(kept(&copy, &place).err(), Some(LedgerError::Behind { .. })));
 }
 
-/// A second place that cannot be written stops the ledger before a permit is minted.
+/// A rollback guard that cannot be written stops the ledger before a permit is minted.
 #[test]
-fn no_permit_without_the_second_place() {
+fn no_permit_without_the_rollback_guard() {
     let folder = memory();
     let (path, place) = (folder.path().join("ledger.db"), folder.path().join("lung.head"));
-    drop(open(&path).unwrap().kept_in(SecondPlace::at(&place)).unwrap());
+    drop(open(&path).unwrap().kept_in(RollbackGuard::at(&place)).unwrap());
     fs::remove_file(&place).unwrap();
     fs::create_dir(&place).unwrap();
     assert!(kept(&path, &place).is_err());

@@ -168,7 +168,7 @@ fn contents(ledger: &mut FileLedger) -> Contents {
 type Contents = (Vec<Hash>, Vec<Option<Vec<u8>>>, Option<Vec<u8>>, Vec<f64>);
 
 /// Why a ledger can be sound after bytes of its file were changed: a file of SQLite has room in which nothing stands, the free part of each page, and
-/// numbers that nothing follows from. Whatever stands in such a place, the ledger says the same. A changed byte of a row, a stored update or a
+/// numbers that nothing follows from. Whatever is in such a place, the ledger says the same. A changed byte of a row, a stored update or a
 /// state is always noticed.
 #[test]
 fn a_changed_byte_is_noticed_or_nothing_stands_there() {

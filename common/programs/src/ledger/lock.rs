@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dp_pvi_privacy::ledger::StoreError;
 
-/// Further attempts to take a lock that somebody holds, and the pause between them: one second in all.
+/// Further attempts to take a lock that someone holds, and the pause between them: one second in all.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -49,7 +49,7 @@ impl WriterLock {
     }
 }
 
-/// A process that was killed holds its locks until the system has taken it down: whoever restarts it at once waits a moment.
+/// A process that was killed holds its locks until the system has taken it down: anyone who restarts it at once waits a moment.
 fn try_for_a_moment(file: &File) -> Result<(), TryLockError> {
     for _ in 0..ATTEMPTS {
         match file.try_lock() {

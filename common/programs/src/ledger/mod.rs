@@ -14,7 +14,7 @@
 //! whenever it reads one.)
 //!
 //! What no single file can show, the replacement of everything by an older copy, is shown by a witness: the highest head in a second
-//! place ([`SecondPlace`]), and the head that the server saw (`Ledger::check_witness`).
+//! file ([`RollbackGuard`]), and the head that the server saw (`Ledger::check_witness`).
 
 mod backup;
 #[cfg(test)]
@@ -22,7 +22,7 @@ mod copy_tests;
 #[cfg(test)]
 mod ledger_tests;
 mod lock;
-mod second;
+mod rollback_guard;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -40,7 +40,7 @@ use dp_pvi_privacy::ledger::{APPLICATION_ID, ChargeStore, Extra, LedgerStore, St
 use lock::WriterLock;
 
 use crate::files::{self, suffixed};
-pub use second::SecondPlace;
+pub use rollback_guard::RollbackGuard;
 pub use view::{OnDisk, ViewStore};
 
 /// SQLite's number for `synchronous = EXTRA`: the folder is flushed too when the journal is removed.
@@ -63,7 +63,7 @@ const TABLES: [(&str, &str); 4] = [
 pub struct SqliteLedger {
     connection: Connection,
     head: Head,
-    /// What opening has read already, until somebody asks for it.
+    /// What opening has read already, until someone asks for it.
     opened: Option<Vec<StoredRow>>,
     /// The file, without links in its path.
     place: PathBuf,
@@ -345,7 +345,7 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Whether this process may write a file that is there (a ledger, or its second place), and the files beside it that a change needs. Nothing is changed, and no lock is taken: a
+/// Whether this process may write a file that is there (a ledger, or its rollback guard), and the files beside it that a change needs. Nothing is changed, and no lock is taken: a
 /// program that runs keeps it.
 ///
 /// # Errors

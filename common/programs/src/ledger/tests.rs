@@ -238,7 +238,7 @@ fn changed_bytes_are_harmless_or_reported(step: usize) {
     });
     for (number, row) in rows.iter().enumerate() {
         for part in [row.bytes.as_slice(), &row.hash.0, &row.signature] {
-            // A page that was split leaves a copy of its cells in free space, which nobody reads: the cell itself is another occurrence.
+            // A page that was split leaves a copy of its cells in free space, which no one reads: the cell itself is another occurrence.
             let mut occurrences = whole.windows(part.len()).enumerate().filter(|(_, window)| *window == part);
             assert!(
                 occurrences.any(|(at, _)| (at..at + part.len()).all(|at| reported[at] || !at.is_multiple_of(step))),

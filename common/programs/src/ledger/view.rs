@@ -9,7 +9,7 @@ use crate::ledger::{self as file, check_file, connect, failure, opening};
 use dp_pvi_names::{ReleaseId, RunId};
 use dp_pvi_privacy::ledger::{Extra, LedgerStore, StoreError, StoredRow};
 
-/// What a ledger's file held at one moment. The file is read at once and let go: whoever looks at a ledger for long does not keep
+/// What a ledger's file held at one moment. The file is read at once and let go: anyone who looks at a ledger for long does not keep
 /// its writer waiting. Where the data set has no ledger yet, the one that it would begin with, in memory only.
 ///
 /// Nothing is charged to a view:

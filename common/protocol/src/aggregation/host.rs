@@ -17,7 +17,7 @@ use dp_pvi_secagg::upload::{self, SignedUpload};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, SummerReply, SummerRequest, plans};
+use super::{SummerCall, SummerReply, SummerRequest, plans};
 use crate::message::RoundOutcome;
 
 /// A durable fact of an aggregated run, beside those that every run has.
@@ -38,7 +38,7 @@ pub enum AggregationRecord {
     Closing(RoundOutcome),
     /// The summer cannot open this site's seed: the round closes without it.
     LeftOut(ClientId),
-    /// The aggregation ends here, and why, in words for an operator. Whoever is known to have broken it is named.
+    /// The aggregation ends here, and why, in words for an operator. Anyone who is known to have broken it is named.
     Broken(String),
 }
 
@@ -174,7 +174,7 @@ impl Host {
     pub fn ask(&self, next: Option<NextRound>) -> Option<SummerRequest> {
         let (charter, ask) = match &self.agreement {
             Agreement::None => return None,
-            Agreement::Draft(draft) => (draft, draft.signature_of(&self.summer).is_none().then_some(Ask::Sign)?),
+            Agreement::Draft(draft) => (draft, draft.signature_of(&self.summer).is_none().then_some(SummerCall::Sign)?),
             Agreement::Signed(signed, charter) => (signed, self.ask_for_round(charter, next)?),
         };
         Some(SummerRequest { charter: charter.clone(), ask })
@@ -191,19 +191,19 @@ impl Host {
         }
     }
 
-    fn ask_for_round(&self, charter: &Arc<Charter>, next: Option<NextRound>) -> Option<Ask> {
+    fn ask_for_round(&self, charter: &Arc<Charter>, next: Option<NextRound>) -> Option<SummerCall> {
         let round = &self.round;
         if round.open.is_some() {
             round.closing.filter(|_| round.masks.is_none())?;
             return match self.close(charter).ok()? {
-                ServerRound::Closing(closing) => Some(Ask::Close(closing.request())),
+                ServerRound::Closing(closing) => Some(SummerCall::Close(closing.request())),
                 _ => None,
             };
         }
         next?;
         match (&round.proposal, &round.signed) {
-            (None, _) => Some(Ask::Offer { last: self.last.clone() }),
-            (Some(proposal), None) => Some(Ask::Countersign(proposal.clone())),
+            (None, _) => Some(SummerCall::Offer { last: self.last.clone() }),
+            (Some(proposal), None) => Some(SummerCall::Countersign(proposal.clone())),
             (Some(_), Some(_)) => None,
         }
     }

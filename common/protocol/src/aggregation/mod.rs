@@ -21,7 +21,7 @@ pub mod host;
 pub mod member;
 pub mod summer;
 
-use crate::parts::{decode, encode};
+use crate::codec::{decode, encode};
 use dp_pvi_names::ClientId;
 use dp_pvi_posterior::task::{AggregationSpec, ResolvedTask, SumSpec, TaskError};
 use dp_pvi_secagg::charter::SignedCharter;
@@ -38,7 +38,7 @@ pub struct SummerRequest {
     /// The charter; signed by all parties but where its signature is asked for.
     pub charter: SignedCharter,
     /// What is asked.
-    pub ask: Ask,
+    pub ask: SummerCall,
 }
 
 impl SummerRequest {
@@ -57,7 +57,7 @@ impl SummerRequest {
 
 /// What is asked of the summer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum SummerCall {
     /// To sign the charter.
     Sign,
     /// For the key of the next round.

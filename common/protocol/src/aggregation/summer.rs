@@ -13,7 +13,7 @@ use dp_pvi_secagg::transcript::SignedEntry;
 use ed25519_dalek::SigningKey;
 use rand_core::CryptoRng;
 
-use super::{Ask, SummerReply, SummerRequest};
+use super::{SummerCall, SummerReply, SummerRequest};
 
 /// Opens the store and the vault of a charter.
 pub trait SummerStores {
@@ -71,21 +71,21 @@ impl<S: SummerStores> SummerNode<S> {
 
     fn answer(&mut self, request: &SummerRequest, rng: &mut impl CryptoRng) -> Result<SummerReply, SecAggError> {
         let SummerRequest { charter, ask } = request;
-        if *ask == Ask::Sign {
+        if *ask == SummerCall::Sign {
             return self.sign(charter.clone()).map(SummerReply::Charter);
         }
         let summer = self.summer(charter)?;
         match ask {
             // Answered above.
-            Ask::Sign => Err(SecAggError::Charter("it is signed already")),
-            Ask::Offer { last } => {
+            SummerCall::Sign => Err(SecAggError::Charter("it is signed already")),
+            SummerCall::Offer { last } => {
                 if let Some(entry) = last {
                     follow(summer, entry)?;
                 }
                 summer.offer(rng).map(SummerReply::Offer)
             }
-            Ask::Countersign(proposal) => summer.countersign(proposal).map(SummerReply::Header),
-            Ask::Close(request) => summer.close(request).map(SummerReply::Masks),
+            SummerCall::Countersign(proposal) => summer.countersign(proposal).map(SummerReply::Header),
+            SummerCall::Close(request) => summer.close(request).map(SummerReply::Masks),
         }
     }
 

@@ -193,7 +193,7 @@ fn a_lattice_vector_is_compared_with_the_bound_of_its_sum() {
         desk.coordinator.forget_verified_for_tests();
         assert_eq!(desk.state(), before);
     }
-    // What the declared units and their noise could give passes: nobody can tell it from an honest one.
+    // What the declared units and their noise could give passes: no one can tell it from an honest one.
     submit(&mut desk, "a", &square(longest / 2)).unwrap();
     // A payload that is no sum has a shape, too.
     let plain = Desk::joined(&synchronous(2, 2));

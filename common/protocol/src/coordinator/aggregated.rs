@@ -11,8 +11,8 @@ use super::suspension::names;
 use super::{Closing, Committed, Control, Coordinator, Durable, Ending, Lack, Record, Rejected, Upcoming};
 use crate::aggregation::host::{AggregationRecord, DraftError, Host, NextRound, ReplyError};
 use crate::aggregation::{SummerReply, SummerRequest};
+use crate::codec::encode;
 use crate::message::{Role, RoundOutcome, RunOutcome, Update};
-use crate::parts::encode;
 use crate::time::Timestamp;
 
 impl Coordinator {

@@ -1,10 +1,9 @@
 //! Who is waited for, who has refused, and what that means for the run.
 //!
 //! * A site that said nothing for [`SILENT_ROUNDS`] rounds that asked it is still asked and still heard, and a round does not wait for it. How a
-//!   round closed stands in its entry ([`RoundOutcome::WithoutSilent`]), and that a site was silent follows from the records alone, so a
+//!   round closed is in its entry ([`RoundOutcome::WithoutSilent`]), and that a site was silent follows from the records alone, so a
 //!   restarted server waits for the same sites. Asynchronous rounds have a rule of their own, which drops a site after one missed deadline.
-//! * Where so many sites refused for good that too few are left, nobody waits for a deadline: the run ends ([`RunOutcome::Refused`]), and their
-//!   public reasons stand in the records.
+//! * If so many sites refused for good that too few are left, the run ends at once ([`RunOutcome::Refused`]), and the records have their public reasons.
 
 use std::sync::Arc;
 
@@ -22,13 +21,13 @@ use crate::message::{RefusalReason, Role, RoundOutcome, RunOutcome, TranscriptEn
 use crate::witness::{SignedHead, Witnessed};
 
 impl Member {
-    /// Whether nobody waits for it.
+    /// Whether rounds do not wait for it.
     #[must_use]
     pub(crate) fn is_silent(&self) -> bool {
         self.silent >= SILENT_ROUNDS
     }
 
-    /// It spoke, and sent no update in time. Where nobody waited for it one round waits for it again, [`MAX_RETURNS`] times until an update of it
+    /// It spoke, and sent no update in time. Where no one waited for it one round waits for it again, [`MAX_RETURNS`] times until an update of it
     /// is in time: who is always late must not draw every round out to its deadline.
     pub(super) fn says_that_it_is_there(&mut self) {
         if self.is_silent() && self.returned < MAX_RETURNS {
@@ -72,7 +71,7 @@ impl RefusalReason {
 }
 
 impl Run {
-    /// Whether nobody waits for this site.
+    /// Whether rounds do not wait for this site.
     pub(super) fn is_silent(&self, client: &ClientId) -> bool {
         self.members.get(client).is_some_and(Member::is_silent)
     }
@@ -201,9 +200,9 @@ impl Coordinator {
 
     /// The update that a site sent at its first visit, where that bounds its later ones and is in the posterior.
     pub(crate) fn first_update(&self, client: &ClientId) -> Option<Hash> {
-        let tells = shape::first_visit_tells(&self.run.task) && self.run.aggregation.is_none();
+        let informs = shape::first_visit_informs(&self.run.task) && self.run.aggregation.is_none();
         let first =
-            self.run.entries.iter().take_while(|_| tells).find(|entry| entry.header.peek().is_ok_and(|header| header.visit == 0))?;
+            self.run.entries.iter().take_while(|_| informs).find(|entry| entry.header.peek().is_ok_and(|header| header.visit == 0))?;
         first.included.iter().find(|(included, _)| included == client).map(|(_, update)| *update)
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Watch {
     /// Sites with their declared units, in the order in which they first were in a sum.
     sites: Vec<(ClientId, u64)>,
     rounds: Vec<ClosedRound>,
-    /// The answer after the last of them, once somebody asked.
+    /// The answer after the last of them, once someone asked.
     met: OnceLock<bool>,
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Sequential and synchronous rounds wait for all that were asked. An asynchronous round closes with the first update that it has, and takes
 //! updates that answer a header of up to `max_staleness` rounds before; it waits only for a site whose next update would be older than
-//! that, and for nobody who has missed a deadline and not answered since. Every update enters one round or none; a site has at most the
+//! that, and for no one who has missed a deadline and not answered since. Every update enters one round or none; a site has at most the
 //! task's number of visits, missed deadlines and refusals included.
 //!
 //! When a caller cannot make the records of a `Durable` durable it must drop the coordinator and restore another one: the
@@ -14,6 +14,7 @@
 
 mod aggregated;
 mod ahead;
+mod asynchronous;
 mod attendance;
 mod early_end;
 mod operator;
@@ -21,7 +22,6 @@ mod record;
 mod run;
 mod suspension;
 mod types;
-mod unhurried;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use crate::ledger_head::Witness;
 use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
-use dp_pvi_posterior::methods::{Arrived, Rule};
+use dp_pvi_posterior::methods::{Rule, VisitSum};
 use dp_pvi_posterior::task::{MessageForm, ResolvedTask};
 
 use dp_pvi_secagg::transcript::SignedEntry;
@@ -151,7 +151,7 @@ impl Coordinator {
             at: now,
         };
         let records = match known {
-            _ if body.intent == Intent::Look => Vec::new(),
+            _ if body.intent == Intent::Observe => Vec::new(),
             Some(member) if member.head == head && !member.withdrawn && !member.is_silent() && !self.is_missed(&peer.client) => Vec::new(),
             Some(member) => match member.joins.wait(now) {
                 None => vec![joined()],
@@ -341,14 +341,14 @@ impl Coordinator {
             SumTotal::Values(values) => (Cow::Borrowed(values), None),
             SumTotal::Masked(words) => match self.unmasked(words) {
                 Ok((values, entry)) => (Cow::Owned(values), Some(entry)),
-                // Nobody can say whose part is wrong: the round ends, and with it the run.
+                // No one can say whose part is wrong: the round ends, and with it the run.
                 Err(error) => {
                     let records = self.without_sum(open, &error, now);
                     return self.durable(records, ());
                 }
             },
         };
-        let step = self.rule.apply(&self.run.lambda, &Arrived { visit: open.visit, sites, sum: &delta });
+        let step = self.rule.apply(&self.run.lambda, &VisitSum { visit: open.visit, sites, sum: &delta });
         let ending =
             Ending { included: sum.included.clone(), outcome, lambda: step.state.into(), correction: step.correction, aggregation };
         let record = self.entry(open, ending, now);
@@ -414,7 +414,7 @@ impl Coordinator {
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         let due = match &self.run.phase {
-            // Nothing opens and nothing ends until somebody resumes.
+            // Nothing opens and nothing ends until someone resumes.
             Phase::Gathering(_) | Phase::Open(_) | Phase::Between(_) if self.run.suspended.is_some() => return self.suspended_until(),
             Phase::Gathering(_) if self.run.control == Control::Paused => None,
             Phase::Gathering(_) => self.gathering_deadline(),
@@ -467,7 +467,7 @@ impl Coordinator {
         &self.run.metrics
     }
 
-    /// Where the run stands.
+    /// State of the run.
     #[must_use]
     pub fn stage(&self) -> Stage {
         match (&self.run.phase, &self.run.suspended) {
@@ -538,7 +538,7 @@ impl Coordinator {
             return Ok((body, Verdict::Known(given.outcome)));
         }
         let (header, visit, verdict) = match &self.run.phase {
-            Phase::Open(_) | Phase::Between(_) if self.run.staleness().is_some() => self.unhurried(client, round)?,
+            Phase::Open(_) | Phase::Between(_) if self.run.staleness().is_some() => self.asynchronous_verdict(client, round)?,
             Phase::Open(open) if open.round == round => {
                 if !open.asked.contains(client) || open.refused.contains(client) {
                     return Err(Rejected::NotAsked);
@@ -613,7 +613,7 @@ impl Coordinator {
             return Upcoming::End(self.lost(lost));
         }
         if self.run.staleness().is_some() {
-            return self.upcoming_unhurried(&available);
+            return self.upcoming_asynchronous(&available);
         }
         if !self.run.sequential() {
             let visit = self.run.rounds();
@@ -658,7 +658,7 @@ impl Coordinator {
             !self.settings.clients.contains_key(client) || self.run.members.get(client).is_none_or(|member| member.withdrawn)
         };
         if let Some(staleness) = self.run.staleness() {
-            return match self.closed_unhurried(open, staleness, gone, now) {
+            return match self.closed_asynchronous(open, staleness, gone, now) {
                 None => Closing::No,
                 Some(RoundOutcome::Skipped) if self.on_time_without(open) >= self.contributors_needed() => {
                     Closing::Records(vec![self.entry(open, self.unchanged(RoundOutcome::Skipped), now)])

@@ -51,7 +51,7 @@ pub enum Record {
     /// An update's payload is durable and its receipt may be given: what a receipt says follows from the records, so the same bytes
     /// get the same receipt whenever they come again.
     UpdateStored {
-        /// Who sent it.
+        /// The sender.
         client: ClientId,
         /// The update, as signed.
         update: Signed<Update>,
@@ -60,7 +60,7 @@ pub enum Record {
     },
     /// An update came after its round had closed. Its payload is not kept.
     UpdateExcluded {
-        /// Who sent it.
+        /// The sender.
         client: ClientId,
         /// The update, as signed.
         update: Signed<Update>,
@@ -127,7 +127,7 @@ pub enum Record {
     RunEnded {
         /// How.
         outcome: RunOutcome,
-        /// The header that nobody answers.
+        /// The header that no one answers.
         header: Signed<RoundHeader>,
         /// When.
         at: Timestamp,

@@ -11,8 +11,8 @@ use ed25519_dalek::VerifyingKey;
 use super::early_end::Watch;
 use super::{Control, Joins, Lack, Member, Record, RestoreError};
 use crate::aggregation::host::{AggregationRecord, Host};
+use crate::codec::decode;
 use crate::message::{HeldOutMetrics, ReceiptOutcome, Role, RoundHeader, RoundOutcome, RunOutcome, Signed, TranscriptEntry, vector_hash};
-use crate::parts::decode;
 use crate::witness::SignedHead;
 
 /// Everything that a run's records say.
@@ -39,7 +39,7 @@ pub(super) struct Run {
     pub(super) held: BTreeMap<ClientId, Hash>,
     /// Visits that a site let pass: refusals, and deadlines that it missed (asynchronous).
     pub(super) passed: BTreeMap<ClientId, u32>,
-    /// Sites that missed a deadline and have not answered since: nobody waits for them (asynchronous).
+    /// Sites that missed a deadline and have not answered since; rounds do not wait for them (asynchronous).
     pub(super) lagging: BTreeSet<ClientId>,
     /// The aggregation, where the task has one.
     pub(super) aggregation: Option<Host>,
@@ -146,7 +146,7 @@ impl Open {
         }
     }
 
-    /// Who was asked and has neither sent nor refused.
+    /// Sites that were asked and have neither sent nor refused.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &ClientId> {
         self.asked.iter().filter(|c| !self.stored.contains_key(*c) && !self.refused.contains(*c))
     }

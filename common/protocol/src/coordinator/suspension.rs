@@ -63,7 +63,7 @@ impl Hope {
 }
 
 impl Coordinator {
-    /// Time was lost: this server was stopped, or its clock jumped. Nobody could answer meanwhile, so every open deadline begins anew.
+    /// Time was lost: this server was stopped, or its clock jumped. No one could answer meanwhile, so every open deadline begins anew.
     pub fn begin_anew(&mut self) {
         self.waits = Waits::default();
     }
@@ -102,7 +102,7 @@ impl Coordinator {
         let lack = match self.closing(open, now) {
             Closing::Lost(lack) => lack,
             Closing::No => return Closing::No,
-            // Nobody else's time was up while the run was suspended: they have a whole deadline from here.
+            // No one else's time was up while the run was suspended: they have a whole deadline from here.
             Closing::Records(_) | Closing::Sum(_) if self.run.suspended.is_some() => {
                 return Closing::Records(vec![Record::Resumed { at: now }]);
             }
@@ -261,7 +261,7 @@ impl Coordinator {
     }
 }
 
-/// At most this many names stand in a reason.
+/// At most this many names are in a reason.
 const MOST_NAMES: usize = 8;
 
 /// A list for people.

@@ -78,7 +78,7 @@ fn at_the_start_deadline_a_quorum_starts_and_less_ends_the_run() {
     assert!(matches!(desk.coordinator.next_for(&client("a"), 0).unwrap(), Next::Finished(end) if end.outcome == RunOutcome::QuorumLost));
 }
 
-/// T6.1: each of these is refused with its own error, and the state stays.
+/// Each of these is refused with its own error, and the state stays.
 #[test]
 fn a_bad_update_is_rejected_and_changes_nothing() {
     let mut desk = Desk::joined(&synchronous(2, 2));
@@ -204,7 +204,7 @@ fn a_refusal_is_an_answer() {
     desk.submit("c", &DELTA).unwrap();
     assert_eq!(outcomes(&desk), [RoundOutcome::Complete]);
     assert_eq!(desk.coordinator.members()[&client("b")].refused, Some((0, RefusalReason::Budget)));
-    // Two of three refuse: no quorum, and nobody waits for the deadline.
+    // Two of three refuse: no quorum, and no one waits for the deadline.
     desk.refuse("a").unwrap();
     desk.refuse("b").unwrap();
     desk.submit("c", &DELTA).unwrap();
@@ -336,12 +336,12 @@ fn the_highest_ledger_head_is_witnessed_and_never_forgotten() {
     assert_eq!(desk.hello("a").unwrap().witnessed, Some(head(77)));
 }
 
-/// Somebody who asks what the task costs is not a member, and asks as often as they like.
+/// Someone who asks what the task costs is not a member, and asks as often as they like.
 #[test]
 fn a_look_gets_the_welcome_and_changes_nothing() {
     let mut desk = Desk::new(&synchronous(3, 2));
     let before = (desk.state(), desk.records.len(), desk.coordinator.wake_at());
-    let look = |desk: &Desk, name: &str| Hello { intent: Intent::Look, ..desk.body(name) };
+    let look = |desk: &Desk, name: &str| Hello { intent: Intent::Observe, ..desk.body(name) };
     for name in ["a", "b", "c", "eve", "a"] {
         let body = look(&desk, name);
         let welcome = desk.say(name, &body).unwrap();

@@ -62,7 +62,7 @@ pub struct Enrolled {
     pub key: VerifyingKey,
 }
 
-/// Who is at the other end of a connection, as the transport authenticated it.
+/// The authenticated peer of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Client id of the certificate.
@@ -93,7 +93,7 @@ pub enum Begin {
 /// An update that has been answered: [`super::Coordinator::receipts`] signs its receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// Who sent it.
+    /// The sender.
     pub client: ClientId,
     /// For which round.
     pub round: u32,
@@ -123,7 +123,7 @@ pub struct Expected {
 /// The commitment to a masked vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// Who sends it.
+    /// The sender.
     pub client: ClientId,
     /// Hash of the aggregation's header.
     pub header: Hash,
@@ -309,7 +309,7 @@ pub enum Lack {
     Summer,
 }
 
-/// Where a run stands, for people.
+/// State of a run, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stage {
     /// Waiting for sites.
@@ -320,7 +320,7 @@ pub enum Stage {
         round: u32,
         /// Whose turn it is, if sequential.
         turn: Option<ClientId>,
-        /// Who was asked and has not answered.
+        /// Sites that were asked and have not answered.
         waiting: Vec<ClientId>,
         /// When it closes at the latest; none before the first poll.
         deadline: Option<Timestamp>,
@@ -365,7 +365,7 @@ pub struct Member {
     pub signed: Option<SignedHead>,
 }
 
-/// Hellos of one client, after its first, that a run keeps at once. A run's records must not grow as often as somebody likes to connect, and
+/// Hellos of one client, after its first, that a run keeps at once. A run's records must not grow as often as someone likes to connect, and
 /// who restarts for good reasons (an approval that is waited for, a disk without room) must not be locked out of a run that takes weeks:
 /// so what was used comes back with time.
 pub(crate) const MAX_JOINS: u32 = 256;

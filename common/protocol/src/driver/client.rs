@@ -103,7 +103,7 @@ pub async fn drive_site<S: ChargeStore, K: RowSigner>(
                 let trained = match trainer.train(*job).await {
                     Ok(trained) => trained,
                     Err(error) => {
-                        // The reservation stays charged, and a restart computes the visit again; until then nobody needs to wait.
+                        // The reservation stays charged, and a restart computes the visit again; until then no one needs to wait.
                         withdraw(participant, RefusalReason::Unable, transport).await;
                         return Err(error.into());
                     }
@@ -249,7 +249,7 @@ async fn evaluate(evaluation: &Evaluation, evaluator: &mut impl Evaluate) -> Res
     Ok(Evaluated { round: evaluation.round, metrics, reported: false })
 }
 
-/// Shows a charter, so that somebody can compare it before it is signed.
+/// Shows a charter, so that someone can compare it before it is signed.
 fn proposed(charter: &[u8], observer: &mut impl Observer) {
     if let Ok(signed) = SignedCharter::from_bytes(charter)
         && let Ok(text) = signed.text()
@@ -295,7 +295,7 @@ async fn wait_for_tick(outgoing: &Outgoing, task: &ResolvedTask, clock: &impl Cl
 }
 
 /// Longest time that one try, and the pause before it, add to how long a server is away: a clock that jumped, or a process that was stopped, does
-/// not end anybody's patience.
+/// not end anyone's patience.
 const ONE_TRY: Duration = Duration::from_secs(60);
 
 /// Patience over all calls.
@@ -350,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that goes on when somebody sleeps.
+    /// A clock that goes on when someone sleeps.
     struct Steps(Cell<u64>);
 
     impl Clock for Steps {

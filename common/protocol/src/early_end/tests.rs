@@ -57,7 +57,7 @@ fn a_run_is_met_when_its_last_moves_are_small() {
         assert_eq!(is_met(&task, &run(means)), expected, "{means:?}");
     }
     assert!(!is_met(&open(SYNCHRONOUS, ""), &run(&[1.0; 5])), "no rule");
-    // A round that nobody was in says nothing.
+    // A round that no one was in says nothing.
     let mut silent = run(&[1.0; 4]);
     silent.rounds[3].included.clear();
     assert!(!is_met(&task, &silent));
@@ -138,7 +138,7 @@ fn a_run_without_noise_is_complete_when_its_last_visit_hardly_moved_it() {
     assert!(noise_aware::states_tell(&task));
     let half = open(SYNCHRONOUS, "damping = 0.5");
     assert_eq!(told(&half, &run(&[0.0, 1.0, 1.04])), Absent::Unsettled, "half of the way moved it by 0.08 standard deviations");
-    // What nobody answered, what the server could not take, and what only one of two sites answered, are no signs of rest.
+    // What no one answered, what the server could not take, and what only one of two sites answered, are no signs of rest.
     let with = |change: fn(&mut ClosedRound)| {
         let mut run = run(&[0.0, 1.0, 1.0]);
         change(run.rounds.last_mut().unwrap());

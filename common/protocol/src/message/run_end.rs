@@ -1,4 +1,4 @@
-//! How a run ends, and how everybody is told.
+//! The end of a run and its signed announcement.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ pub struct RunEnd {
     pub lambda: Arc<[f64]>,
     /// Entries since the one that the client last saw, oldest first.
     pub entries: Vec<Arc<TranscriptEntry>>,
-    /// Signed statement that the run is over: the header of the round after the last, which nobody answers.
+    /// Signed statement that the run is over: the header of the round after the last, which no one answers.
     pub header: Signed<RoundHeader>,
     /// As in `RoundStart`.
     pub charter: Option<Vec<u8>>,
 }
 
 impl RunEnd {
-    /// Why the run ended early, in the server's words, where they are known. Show them as words of somebody else.
+    /// Why the run ended early, in the server's words, where they are known. Show them as words of someone else.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         end_reason(&self.header.peek().ok()?.reserved)
     }
 }
 
-/// First part of the header that nobody answers.
+/// First part of the header that no one answers.
 const ENDED: &[u8] = b"run ended";
 
 /// Longest reason in bytes.
 const REASON_BYTES: usize = 1000;
 
-/// What the header that nobody answers carries in `reserved`: so the end, its outcome and the reason of an early end are signed.
+/// What the header that no one answers carries in `reserved`: so the end, its outcome and the reason of an early end are signed.
 #[must_use]
 pub(crate) fn end_mark(outcome: RunOutcome, reason: Option<&str>) -> Vec<Vec<u8>> {
     let mut parts = vec![ENDED.to_vec(), outcome.mark().to_vec()];

@@ -10,8 +10,8 @@ use dp_pvi_secagg::transcript::SignedEntry;
 use ed25519_dalek::VerifyingKey;
 
 use super::SiteError;
+use crate::codec::decode;
 use crate::message::{RoundHeader, RoundStart, RunEnd, RunOutcome, Signed, TranscriptEntry, is_end, vector_hash};
-use crate::parts::decode;
 
 /// The part of a run that a client has seen.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Who a client is, what it accepts, and the first exchange with the server.
+//! Identity and policy of a client, and its first exchange with the server.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::SiteError;
 use crate::aggregation::member::AggregationPolicy;
 use crate::message::{Hello, Intent, PROTOCOL_VERSIONS, Role, Signed, Welcome};
 
-/// Who a client is and whom it trusts.
+/// Identity of a client, and the identities that it trusts.
 #[derive(Clone)]
 pub struct Identity {
     /// Name of the federation.

@@ -2,7 +2,7 @@
 //!
 //! A site works over its ledger. The ledger is the only durable state: what it says decides what a restarted site does.
 //! RESERVED: the visit is computed again under the same reservation (nothing of it left the process). COMMITTED and SENT: the
-//! stored bytes are sent again. A site trusts nobody: it recomputes the task hash and ε, checks the server's signature on every
+//! stored bytes are sent again. A site trusts no one: it recomputes the task hash and ε, checks the server's signature on every
 //! header, the chain of transcript entries, λ's hash, and its own ledger against the server's witness.
 
 mod chain;
@@ -122,7 +122,7 @@ pub enum SiteError {
     /// The site's policy forbids the task.
     #[error("the site's policy does not allow this task: {0}")]
     Policy(String),
-    /// Nobody here has approved the task, or the charter, yet.
+    /// No one here has approved the task, or the charter, yet.
     #[error("the site's policy does not allow this task: {0}")]
     Unapproved(String),
     /// The site's operator gave the run up.

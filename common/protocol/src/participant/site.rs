@@ -448,7 +448,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
             let rho = rho.ok_or(SiteError::Server("it asks for more than the task states"))?;
             let reserved = joined.headers.get(&closed.round).copied();
             if let Some(staleness) = joined.task.schedule.staleness() {
-                self.settle_unhurried(&closed, reserved, staleness, rho)?;
+                self.settle_asynchronous(&closed, reserved, staleness, rho)?;
                 continue;
             }
             if reserved.is_some() {
@@ -491,7 +491,7 @@ impl<S: ChargeStore, K: RowSigner> Participant<S, K> {
 
     /// A closed round of an asynchronous run: it may list an update that answers an earlier header; what is older than the schedule
     /// allows and was not listed never will be.
-    fn settle_unhurried(&mut self, closed: &Closed, reserved: Option<Hash>, staleness: u32, rho: f64) -> Result<(), SiteError> {
+    fn settle_asynchronous(&mut self, closed: &Closed, reserved: Option<Hash>, staleness: u32, rho: f64) -> Result<(), SiteError> {
         if reserved.is_some_and(|header| header != closed.header) {
             return Err(SiteError::Server("it closed another round than the one that it opened"));
         }

@@ -229,7 +229,7 @@ fn a_transcript_that_lists_what_was_not_sent_is_refused() {
     assert!(matches!(fresh.on_next(next(&lie)), Err(SiteError::Forgotten { round: 0 })));
 }
 
-/// T1.3.
+/// A site refuses an old copy of its ledger.
 #[test]
 fn an_old_copy_of_the_ledger_is_refused_by_the_servers_witness() {
     let (mut desk, disk, mut site_, start) = asked(&synchronous(2, 2));
@@ -608,7 +608,7 @@ fn a_committed_update_is_sent_again_while_it_is_new_enough() {
     welcome(&mut again, &mut desk).unwrap();
     let Step::Send(outgoing) = ask(&mut again, &desk) else { panic!("not sent again") };
     assert_eq!(outgoing.release.round, 0);
-    // Nobody hears it, and a deadline passes; then nobody waits any more.
+    // No one hears it, and a deadline passes; then no one waits any more.
     desk.submit("b", &[1.0; 4]).unwrap();
     desk.wait(1800);
     desk.submit("b", &[1.0; 4]).unwrap();
@@ -629,7 +629,7 @@ fn claimed(site: &mut Site, witnessed: dp_pvi_privacy::ledger::LedgerHead, signe
 }
 
 #[test]
-fn weakness_1_a_head_that_the_site_never_signed_does_not_lock_it_out() {
+fn a_head_that_the_site_never_signed_does_not_lock_it_out() {
     let head = crate::testing::head(1000);
     let signed = |name: &str, change: &dyn Fn(&mut Hello)| {
         let mut hello = Participant::new(identity(name), lax(), 100, ledger(name, &MemoryStore::new(Unsealed), budget()).unwrap())
@@ -711,7 +711,7 @@ fn a_copy_with_fewer_rows_that_grew_past_the_witnessed_row_is_refused() {
 }
 
 #[test]
-fn weakness_1_a_receipt_cannot_lock_a_site_out_either() {
+fn a_receipt_cannot_lock_a_site_out_either() {
     let (mut desk, _, mut site, start) = asked(&synchronous(2, 2));
     let outgoing = train(&mut site, &start, [1.0; 4]);
     site.on_sending(&outgoing).unwrap();

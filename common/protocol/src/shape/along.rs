@@ -25,7 +25,7 @@ use dp_pvi_schema::LabelKind;
 use nalgebra::{DMatrix, DVector};
 use serde::{Deserialize, Serialize};
 
-use super::together::Told;
+use super::together::FirstVisit;
 
 /// Points of the grid for a predictor, at least and at most; steps of a unit between.
 const POINTS: (f64, f64) = (300.0, 20_000.0);
@@ -54,7 +54,13 @@ pub(crate) struct Along {
 
 impl Along {
     /// Of records of one row each that weigh so much at most, at this state, with what their site told of them. `None` for other models.
-    pub(crate) fn new(task: &Setting<'_>, spec: &NaturalGradientSpec, state: &[f64], records: f64, told: Option<&Told>) -> Option<Self> {
+    pub(crate) fn new(
+        task: &Setting<'_>,
+        spec: &NaturalGradientSpec,
+        state: &[f64],
+        records: f64,
+        first_visit: Option<&FirstVisit>,
+    ) -> Option<Self> {
         let rules = task.model.rules();
         let predictor = rules.predictor().filter(|_| task.learned_scale().is_none())?;
         let schema = task.parsed_schema().ok()?;
@@ -71,14 +77,14 @@ impl Along {
         }
         let spread = task.feature_bound.powi(2) * largest_variance(q.standard(), task.priors_at(state).widest());
         let grid = Grid::new(predictor.as_ref(), spec, (far, offset), labels, spread);
-        let records = told.map_or(records, |told| told.records(records));
-        let (square, least, most) = match told {
-            Some(told) => {
+        let records = first_visit.map_or(records, |first_visit| first_visit.records(records));
+        let (square, least, most) = match first_visit {
+            Some(first_visit) => {
                 let covariance = match q.standard() {
                     Standard::Diagonal(q) => DMatrix::from_diagonal(&DVector::from_column_slice(q.variance())),
                     Standard::Full(q) => q.covariance().clone(),
                 };
-                (far * far, told.squares_along(&point), told.spread(&covariance))
+                (far * far, first_visit.squares_along(&point), first_visit.spread(&covariance))
             }
             None => (0.0, 0.0, 0.0),
         };

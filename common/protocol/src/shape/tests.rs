@@ -91,7 +91,7 @@ fn the_bound_on_a_direction_holds_and_is_no_giant() {
     assert!(-least < shape.below_zero() && shape.below_zero() < 4.0 * -least, "{least} {}", shape.below_zero());
 }
 
-/// Attack A4 (a): one number off the diagonal, within the norm that so many units have.
+/// One number off the diagonal, within the norm that so many units have.
 #[test]
 fn products_of_no_records_are_refused() {
     let task = natural(FULL);
@@ -194,14 +194,14 @@ fn a_later_part_is_of_the_records_of_the_first_visit() {
         }
     }
     // 15,000 rows (0, 1, 1), of which the last entry is the intercept, and what half of a residual of all says.
-    let told = |entries: [f64; 6]| entries.map(|entry| 0.25 * 15_000.0 * entry);
+    let first_visit = |entries: [f64; 6]| entries.map(|entry| 0.25 * 15_000.0 * entry);
     let root = std::f64::consts::SQRT_2;
-    let (there, elsewhere) = (told([0.0, 0.0, 0.0, 1.0, root, 1.0]), told([1.0, 0.0, root, 0.0, 0.0, 1.0]));
+    let (there, elsewhere) = (first_visit([0.0, 0.0, 0.0, 1.0, root, 1.0]), first_visit([1.0, 0.0, root, 0.0, 0.0, 1.0]));
     let push = |value: f64| [0.0, value, value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
     assert_eq!((of(20_000, &there, &push(7000.0)), of(20_000, &[0.0; 6], &push(7000.0))), (Ok(()), Err(Misfit::Together)));
     // Their gradients are no more than those of other records, in a direction in which there are none; and rows without an intercept are none.
     assert_eq!(of(20_000, &elsewhere, &push(7000.0)), Err(Misfit::Together));
-    let alone = told([0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+    let alone = first_visit([0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
     assert_eq!(of(20_000, &alone, &[0.0, 7000.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]), Err(Misfit::Together));
 }
 
@@ -243,7 +243,7 @@ fn change_to(task: &ResolvedTask, fit: &[f64], rest: &[f64]) -> Result<(), Misfi
     shape.admits(fit.iter().zip(&state).map(|(new, old)| new - old).chain(rest.iter().copied()))
 }
 
-/// Attack A3: a change that leaves no distribution, or an absurd one, of an update without protection, in both families.
+/// A change that leaves no distribution, or an absurd one, of an update without protection, in both families.
 #[test]
 fn a_change_that_leaves_no_distribution_is_refused() {
     let plain = task("", "update = \"pvi\"", "");
@@ -259,7 +259,7 @@ fn a_change_that_leaves_no_distribution_is_refused() {
     assert_eq!((fit(1.0), fit(3.0)), (Ok(()), Err(Misfit::NoDistribution)));
 }
 
-/// Attack A3: an update with protection stays within what the declared units give.
+/// An update with protection stays within what the declared units give.
 #[test]
 fn a_protected_change_stays_within_its_trust_region() {
     let task = task("", "update = \"dp-optimisation\"", "epsilon = 1.0\n");
@@ -306,7 +306,7 @@ fn a_state_that_is_none_is_known_before_a_visit_is_paid_for() {
     {
         let state = task.rule().initial();
         assert!(is_state(&task, 0, &state) && is_state(&task, 1, &state));
-        // Attack A12.
+        // States that are no distribution.
         for wrong in [1e308, -1.0, f64::NAN] {
             assert!(!is_state(&task, 1, &vec![wrong; state.len()]), "{wrong}");
         }

@@ -22,9 +22,9 @@ const MORE: f64 = 0.25;
 /// Largest d whose matrix is inverted.
 const LARGEST: usize = 256;
 
-/// What a site told of its records at its first visit.
+/// Statistics of a site's records from its first visit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct FirstVisit {
     /// svec G.
     gram: Vec<f64>,
     first: Box<Moments>,
@@ -34,7 +34,7 @@ pub(crate) struct Told {
     counted: f64,
 }
 
-impl Told {
+impl FirstVisit {
     /// Of a site with at most so many units that sent this at its first visit. `None` where nothing follows.
     pub(crate) fn new(task: &Setting<'_>, spec: &NaturalGradientSpec, units: u64, gram: &[f64]) -> Option<Self> {
         let rules = task.model.rules();
@@ -57,14 +57,14 @@ impl Told {
     /// The least that Σ ω (xᵀμ)² can be.
     pub(super) fn squares_along(&self, point: &[f64]) -> f64 {
         let length = point.iter().map(|m| m * m).sum::<f64>();
-        let told: f64 = svec_times(&self.gram, point).iter().zip(point).map(|(a, m)| a * m).sum();
-        ((told - self.noise() * length) / self.bound).max(0.0) / SLACK
+        let form: f64 = svec_times(&self.gram, point).iter().zip(point).map(|(a, m)| a * m).sum();
+        ((form - self.noise() * length) / self.bound).max(0.0) / SLACK
     }
 
     /// The most that Σ ω xᵀΣx can be.
     pub(super) fn spread(&self, covariance: &DMatrix<f64>) -> f64 {
-        let told = unsvec(&self.gram, covariance.nrows()).dot(covariance);
-        (told + self.noise() * covariance.norm()).max(0.0) / self.bound * SLACK
+        let form = unsvec(&self.gram, covariance.nrows()).dot(covariance);
+        (form + self.noise() * covariance.norm()).max(0.0) / self.bound * SLACK
     }
 
     /// What noise and lattice add to ⟨A, G⟩, ‖A‖ = 1.
@@ -76,23 +76,23 @@ impl Told {
 /// What follows of that for a later part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Together {
-    told: Told,
+    first_visit: FirstVisit,
     /// n r̄².
     squares: f64,
 }
 
 impl Together {
     /// Of records whose residuals are so large at most.
-    pub(crate) fn new(told: Told, residual: f64) -> Self {
-        let squares = told.records(told.first.records) * residual.powi(2);
-        Self { told, squares }
+    pub(crate) fn new(first_visit: FirstVisit, residual: f64) -> Self {
+        let squares = first_visit.records(first_visit.first.records) * residual.powi(2);
+        Self { first_visit, squares }
     }
 
     /// Whether a later part [g ; A ; …] is of the same records.
     pub(crate) fn holds(&self, later: &Moments, sent: &[f64]) -> bool {
         let d = later.dimension;
         let (Some(gradient), Some(rest)) = (sent.get(..d), sent.get(d..d + later.numbers())) else { return false };
-        let Told { gram, first, bound, .. } = &self.told;
+        let FirstVisit { gram, first, bound, .. } = &self.first_visit;
         let (gram, identity, below_zero) = (unsvec(gram, d), DMatrix::identity(d, d), first.below_zero());
         let room = below_zero + later.below_zero() / later.weight;
         let within = if later.is_matrix {

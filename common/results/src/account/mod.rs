@@ -9,8 +9,8 @@ mod patience;
 mod plan;
 mod plot;
 mod queries;
+mod run_forecast;
 mod steps;
-mod worth;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ use serde::Serialize;
 
 use self::patience::patiently;
 use self::queries::{Answer, Answers, QueryError};
+pub use self::run_forecast::{Sizes, draw};
 use self::steps::{Calibrated, Steps};
-pub use self::worth::{Sizes, draw};
 pub use crate::forecast::whole;
 
 /// A question on the command line.
@@ -161,7 +161,7 @@ impl AccountError {
             | Self::Events(_)
             | Self::Query(_)
             | Self::Certificate(_) => 2,
-            // What stands there is needed.
+            // What is there is needed.
             Self::Write { error, .. } if error.kind() == std::io::ErrorKind::InvalidInput => 2,
             Self::Read { .. } => 4,
             Self::Write { .. } | Self::Print(_) => 12,
@@ -375,12 +375,12 @@ fn plan(
         }
     };
     let mut forecast = plan::forecast(&task, allowance)?;
-    forecast.forecast = sizes.prospect(&task, None)?;
-    if let (Some(folder), Some(prospect)) = (output, &forecast.forecast) {
+    forecast.forecast = sizes.forecast(&task, None)?;
+    if let (Some(folder), Some(predicted)) = (output, &forecast.forecast) {
         let failed = |error| AccountError::Write { path: folder.to_owned(), error };
         std::fs::create_dir_all(folder).map_err(failed)?;
-        print.file(&folder.join("forecast.json"), &serde_json::to_vec_pretty(prospect)?)?;
-        if let Some(drawing) = draw(prospect) {
+        print.file(&folder.join("forecast.json"), &serde_json::to_vec_pretty(predicted)?)?;
+        if let Some(drawing) = draw(predicted) {
             print.file(&folder.join("forecast.svg"), drawing.as_bytes())?;
         }
     }
@@ -418,8 +418,8 @@ fn plan(
             if room.run_fits { "fits" } else { "does not fit" }
         )?;
     }
-    if let Some(prospect) = &forecast.forecast {
-        print.out.write_all(prospect.text().as_bytes())?;
+    if let Some(predicted) = &forecast.forecast {
+        print.out.write_all(predicted.text().as_bytes())?;
     }
     Ok(())
 }
@@ -446,7 +446,7 @@ mod tests {
         Ok(String::from_utf8(out).unwrap())
     }
 
-    /// A number that is wrong is spoken of by its name, not as a flag that nobody knows.
+    /// An error about a number names the number, not its flag.
     #[test]
     fn messages_speak_of_the_number() {
         for (line, word) in [

@@ -1,6 +1,6 @@
 //! What a resolved task costs each site before it runs, and how many runs a budget leaves.
 
-use crate::forecast::Prospect;
+use crate::forecast::ForecastResult;
 use dp_pvi_accounting::{Composition, Method, Prices, Relation, RunCost, Runs};
 use dp_pvi_accounting::{Delta, Epsilon};
 use dp_pvi_posterior::task::{ResolvedTask, TaskError};
@@ -50,7 +50,7 @@ pub(super) struct Forecast {
     pub budget: Option<Room>,
     /// What the run will be worth, where the sites' sizes were given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub forecast: Option<Prospect>,
+    pub forecast: Option<ForecastResult>,
 }
 
 /// What a budget leaves.
@@ -152,10 +152,10 @@ mod tests {
         let context = ResolveContext { name: "growing", update_deadline_seconds: 60, min_sites: 2, expected_sites: 2 };
         let task = RawTask::parse(text).unwrap().resolve(schema, context).unwrap();
         let (epsilon, delta) = (task.privacy.epsilon.unwrap(), task.privacy.delta);
-        let told = |epsilon, booked| forecast(&task, Some(Allowance { epsilon, delta, booked })).unwrap().budget.unwrap();
-        let none = told(epsilon, 0);
+        let budget_of = |epsilon, booked| forecast(&task, Some(Allowance { epsilon, delta, booked })).unwrap().budget.unwrap();
+        let none = budget_of(epsilon, 0);
         assert!(none.spent.unwrap() < 1e-9 && none.run_fits && none.runs_left == 1, "{none:?}");
-        let one = told(epsilon, 1);
+        let one = budget_of(epsilon, 1);
         assert!((one.spent.unwrap() / epsilon.get() - 1.0).abs() < 1e-6 && !one.run_fits && one.runs_left == 0, "{one:?}");
         let plan = {
             let (mut all, mut prices) =
@@ -163,7 +163,7 @@ mod tests {
             task.visit_events(0..5).unwrap().iter().for_each(|(event, count)| all.add(&prices.learn(event).unwrap(), *count));
             all.loss(delta).epsilon.get()
         };
-        let two = told(Epsilon::new(10.0).unwrap(), 2).spent.unwrap();
+        let two = budget_of(Epsilon::new(10.0).unwrap(), 2).spent.unwrap();
         assert!((plan..1.05 * plan).contains(&two), "{two} against {plan}");
     }
 }

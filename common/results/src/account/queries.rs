@@ -168,7 +168,7 @@ impl Answers {
                 let delta = delta(row)?;
                 let plan = self.plan(row)?;
                 let mut interval = plan.epsilon(delta);
-                // Batches of fixed size under replace-one: the interval certifies pair D; what is certain to be lost is less.
+                // Batches of fixed size under replace-one: the interval certifies the symmetrised pair; what is certain to be lost is less.
                 if plan.relation() == Neighbours::ReplaceOne
                     && plan.phases().iter().any(|p| matches!(p.sampling, Sampling::WithoutReplacement(_)))
                 {

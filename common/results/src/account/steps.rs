@@ -102,7 +102,7 @@ impl Steps {
             return if (1..=MOST_BATCHES).contains(&batches) { Ok(batches) } else { Err(NEEDED) };
         }
         let batches = (1.0 / self.q).round();
-        // Every unit in every step, which is what q says where nobody gave it, is no allocation.
+        // Every unit in every step, which is what q says where no one gave it, is no allocation.
         if !(2.0..=MOST_BATCHES as f64).contains(&batches) || (self.q * batches - 1.0).abs() > 1e-6 {
             return Err(NEEDED);
         }
@@ -248,9 +248,9 @@ mod tests {
     fn random_allocation_is_asked_in_whole_epochs() {
         let ask = |q: f64, count: u64| steps(RelationFlag::AddRemove, SamplingFlag::RandomAllocation, q).plan(1.0, count);
         let phase = Phase::gaussian(1.0, Sampling::RandomAllocation(100), 3);
-        let told = ask(0.01, 300).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(told.phases(), Plan::of(Neighbours::AddRemove, phase).unwrap_or_else(|error| panic!("{error}")).phases());
-        // Nobody said how many: not one release of all units.
+        let answer = ask(0.01, 300).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(answer.phases(), Plan::of(Neighbours::AddRemove, phase).unwrap_or_else(|error| panic!("{error}")).phases());
+        // No one said how many: not one release of all units.
         for (q, count, word) in [
             (0.01, 250, "whole epochs"),
             (0.03, 300, "--batches"),
@@ -265,7 +265,7 @@ mod tests {
             let question = Steps { batches: Some(batches), ..steps(RelationFlag::AddRemove, sampling, 1.0) };
             question.plan(1.0, 300).map(|plan| plan.phases().to_vec()).map_err(|error| error.to_string())
         };
-        assert_eq!(named(100, SamplingFlag::RandomAllocation).as_deref(), Ok(told.phases()));
+        assert_eq!(named(100, SamplingFlag::RandomAllocation).as_deref(), Ok(answer.phases()));
         for (batches, sampling) in
             [(0, SamplingFlag::RandomAllocation), (1 << 21, SamplingFlag::RandomAllocation), (100, SamplingFlag::Poisson)]
         {

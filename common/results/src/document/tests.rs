@@ -3,7 +3,7 @@
 use dp_pvi_names::ClientId;
 
 use super::{DocumentError, Evaluation, PosteriorDocument, Which};
-use dp_pvi_math::scales::Spread;
+use dp_pvi_math::scales::ScaleSummary;
 use dp_pvi_models::prediction::{Example, Prediction};
 use dp_pvi_posterior::methods::noise_aware::{Absent, Posterior};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
@@ -123,7 +123,7 @@ fn the_noise_aware_posterior_is_the_documents_and_the_plain_one_stands_beside_it
         assert!(text.contains(from), "{from}");
         assert!(PosteriorDocument::from_json(&text.replacen(from, to, 1)).is_err());
     }
-    for (from, to) in [("\"verdict\": \"arrived\"", "\"verdict\": \"carried\""), ("\"overall\": 0.", "\"overall\": 1.")] {
+    for (from, to) in [("\"verdict\": \"converged\"", "\"verdict\": \"extrapolated\""), ("\"overall\": 0.", "\"overall\": 1.")] {
         assert!(text.contains(from), "{from}");
         let read = PosteriorDocument::from_json(&text.replacen(from, to, 1));
         assert!(matches!(read, Err(DocumentError::Inconsistent(why)) if why.contains("convergence")), "{from}");
@@ -142,7 +142,7 @@ fn full() -> PosteriorDocument {
     PosteriorDocument::new(&task, 0, 1, &[0.1, 0.2, 2.0, 2f64.sqrt(), 4.0], vec![], vec![]).unwrap()
 }
 
-/// A covariance of full posteriors stands in plain numbers, and is checked.
+/// A covariance of full posteriors is in plain numbers, and is checked.
 #[test]
 fn the_covariance_is_that_of_the_posterior() {
     let document = full();
@@ -207,7 +207,7 @@ fn a_scale_that_is_known_by_itself_is_checked() {
     let natural = task.prior_natural();
     // A run's state has more behind its posterior.
     let state = [natural.clone(), vec![0.0; 64]].concat();
-    let spread = Spread { median: 0.4, central_90: [0.1, 0.9], central_95: [0.08, 1.2] };
+    let spread = ScaleSummary { median: 0.4, central_90: [0.1, 0.9], central_95: [0.08, 1.2] };
     let aware =
         Posterior { natural_parameters: natural, signal_to_noise: 9.0, noise_share: None, scales: vec![Some(spread)], precision: None };
     let document = PosteriorDocument::new(&task, 0, 1, &state, vec![], vec![]).unwrap().with_noise_aware(Ok(aware)).unwrap();
@@ -230,7 +230,7 @@ fn a_scale_that_is_known_by_itself_is_checked() {
     assert!(wrong(|other| other.scales.clear()));
 }
 
-/// Every part that follows from the natural parameters stands in the file.
+/// Every part that follows from the natural parameters is in the file.
 #[test]
 fn a_file_without_effects_or_correlation_contradicts_itself() {
     let document = full();
@@ -346,7 +346,7 @@ fn a_run_without_a_posterior_has_a_document_all_the_same() {
     assert!(matches!(PosteriorDocument::from_json(&both), Err(DocumentError::Inconsistent(_))));
 }
 
-/// A site's personal posterior is refused by name, whatever else stands in it.
+/// A site's personal posterior is refused by name, whatever else is in it.
 #[test]
 fn a_personal_posterior_is_no_posterior_json() {
     for text in ["{\"private\": \"made from this site's records\", \"format\": 2}", "{\"format\": 1, \"private\": \"\"}"] {

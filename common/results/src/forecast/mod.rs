@@ -1,24 +1,24 @@
 //! What a run will be worth, before it runs: widths of intervals and the loss of predictive quality, from public values alone.
 //!
-//! Federations are drawn from the schema and the prior (`world`), and the task runs on each of them: its own rule, the noise of its own
-//! mechanisms, the intervals that its result would have. What differs from world to world (shares of levels, correlations, coefficients)
+//! Federations are drawn from the schema and the prior (`federation`), and the task runs on each of them: its own rule, the noise of its own
+//! mechanisms, the intervals that its result would have. What differs from federation to federation (shares of levels, correlations, coefficients)
 //! becomes a range. No record enters, nothing costs budget, and the same task gives the same bits.
 
-mod outlook;
+mod drawn_federation;
+mod forecast_table;
 pub mod rounds;
 mod run;
-mod world;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::outlook::{Counted, Outlook, Prospect, SettingForecast, counted, records, sizes, whole};
+use self::drawn_federation::DrawnFederation;
+pub use self::forecast_table::{Counted, ForecastResult, ForecastTable, SettingForecast, counted, records, sizes, whole};
 pub use self::run::unprotected;
-use self::world::World;
 use dp_pvi_math::draws::Draws;
 use dp_pvi_models::prediction::Example;
 use dp_pvi_models::prediction::Level;
 use dp_pvi_posterior::methods::noise_aware::History;
-use dp_pvi_posterior::methods::rehearsal::NotForecast;
+use dp_pvi_posterior::methods::prior_predictive::NotForecast;
 use dp_pvi_posterior::noise_aware::{is_known, of_run};
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_protocol::predictive::Predictor;
@@ -26,13 +26,13 @@ use dp_pvi_protocol::predictive::Predictor;
 /// Most coefficients of a forecast.
 const LARGEST: u32 = 400;
 
-/// Where outcomes are expected. A range of widths is to hold 90 % of them, and reaches further than the drawn worlds.
+/// Where outcomes are expected. A range of widths is to hold 90 % of them, and reaches further than the drawn federations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// 5 % of outcomes are expected below; of a loss, 5 % of worlds lie there.
+    /// 5 % of outcomes are expected below; of a loss, 5 % of federations lie there.
     pub low: f64,
-    /// Half of the worlds lie below.
+    /// Half of the federations lie below.
     pub median: f64,
     /// As many above.
     pub high: f64,
@@ -58,8 +58,8 @@ pub struct Forecast {
     pub records: u64,
     /// Number of sites.
     pub sites: u32,
-    /// Worlds that were drawn.
-    pub worlds: u32,
+    /// Federations that were drawn.
+    pub federations: u32,
     /// Columns (the label is one) whose law is published, and all that are used.
     pub published: (u32, u32),
     /// Intervals of all coefficients, in their order.
@@ -76,26 +76,26 @@ pub struct Forecast {
 
 impl Forecast {
     /// Whether a constant would predict better: in the middle of the federations that were drawn, and by more than is gained in the best 5 %. Where the
-    /// best end gains more than the middle loses, the drawn coefficients decide, and nobody knows which ones are true.
+    /// best end gains more than the middle loses, the drawn coefficients decide, and no one knows which ones are true.
     pub(crate) fn is_worthless(&self) -> bool {
         self.gain.is_some_and(|gain| gain.median < 0.0 && gain.high < -gain.median)
     }
 }
 
 /// One drawn federation, its run, and what its rows say without protection.
-pub(crate) struct Rehearsal {
+pub(crate) struct Simulated {
     /// The public history of the run.
     pub(crate) history: History,
     /// Natural parameters of the posterior without protection, in the task's family: where the run would arrive without noise.
     pub(crate) unprotected: Vec<f64>,
-    world: World,
+    federation: DrawnFederation,
 }
 
 /// How much is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Worlds.
-    pub worlds: u32,
+    /// Federations.
+    pub federations: u32,
     /// Rows of each.
     pub rows: u32,
 }
@@ -110,26 +110,26 @@ impl Effort {
         let nonzeros = f64::from(task.max_nonzeros).min(d);
         let predictor = task.model.rules().predictor().map_or(1.0, |predictor| f64::from(predictor.cost()));
         let classes = f64::from(task.model.rules().response().class_count().unwrap_or(1));
-        // Of a row in a pass, and of what is done once in every world.
+        // Of a row in a pass, and of what is done once in every federation.
         let row = classes * (20.0 + 25.0 * predictor) + 2.0 * nonzeros * nonzeros;
         // Where a site carries something, its message is its own.
         #[allow(clippy::cast_precision_loss, reason = "a number of sites")]
         let messages = f64::from(task.visits()) * if task.site_state().is_empty() { 1.0 } else { sites as f64 };
         let passes = messages * f64::from(task.passes()) + 10.0;
         let matrices = 400.0 * d * d * d + f64::from(task.visits()) * 20.0 * d * d;
-        let left = |worlds: f64| (BUDGET / worlds - matrices) / (passes * row);
-        let worlds = (BUDGET / (matrices + 1000.0 * passes * row)).clamp(6.0, 24.0).floor();
+        let left = |federations: f64| (BUDGET / federations - matrices) / (passes * row);
+        let federations = (BUDGET / (matrices + 1000.0 * passes * row)).clamp(6.0, 24.0).floor();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers above 0")]
-        let (worlds, rows) = (worlds as u32, left(worlds).clamp(200.0, 2000.0) as u32);
-        Self { worlds, rows }
+        let (federations, rows) = (federations as u32, left(federations).clamp(200.0, 2000.0) as u32);
+        Self { federations, rows }
     }
 }
 
-/// Runs the task over world number `number`. The first worlds of any number are the same.
+/// Runs the task over federation number `number`. The first federations of any number are the same.
 ///
 /// # Errors
 /// Why this task is not forecast.
-pub(crate) fn rehearsal(task: &ResolvedTask, units: &[u64], rows: u32, number: u32) -> Result<Rehearsal, NotForecast> {
+pub(crate) fn simulated(task: &ResolvedTask, units: &[u64], rows: u32, number: u32) -> Result<Simulated, NotForecast> {
     task.model.rules().predictor().filter(|_| task.dimension == task.features).ok_or(NotForecast::Model)?;
     if task.model.rules().learned_scale().is_some() {
         return Err(NotForecast::Scale);
@@ -143,15 +143,15 @@ pub(crate) fn rehearsal(task: &ResolvedTask, units: &[u64], rows: u32, number: u
         return Err(NotForecast::Nobody);
     }
     let root = seed(task).part(number.into());
-    let mut world = World::draw(task, &schema, rows as usize, &mut root.part(0)).ok_or(NotForecast::Model)?;
+    let mut federation = DrawnFederation::draw(task, &schema, rows as usize, &mut root.part(0)).ok_or(NotForecast::Model)?;
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
-    world.rows.stand_for(records as f64);
-    let unprotected = unprotected(task, &world.rows, &world.truth).ok_or(NotForecast::Fails)?;
-    let history = run::rehearse(task, units, &world.rows, &mut root.part(1))?;
-    Ok(Rehearsal { history, unprotected: unprotected.natural().to_vec(), world })
+    federation.rows.stand_for(records as f64);
+    let unprotected = unprotected(task, &federation.rows, &federation.truth).ok_or(NotForecast::Fails)?;
+    let history = run::simulate(task, units, &federation.rows, &mut root.part(1))?;
+    Ok(Simulated { history, unprotected: unprotected.natural().to_vec(), federation })
 }
 
-/// The stream of a model's worlds: the same for every ε, trust and wording of the schema, so that forecasts of alike tasks can be compared.
+/// The stream of a model's federations: the same for every ε, trust and wording of the schema, so that forecasts of alike tasks can be compared.
 fn seed(task: &ResolvedTask) -> Draws {
     let key = dp_pvi_names::Hash::of("dp-pvi forecast v2", &[task.model.name().as_bytes()]);
     Draws::of(&key.0)
@@ -167,19 +167,19 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
     let mut without = Vec::new();
     let (mut losses, mut gains) = (Vec::new(), Vec::new());
     let intercept = task.parsed_schema().map_err(|_| NotForecast::Model)?.intercept().filter(|_| task.features > 1);
-    for number in 0..effort.worlds {
-        let rehearsal = rehearsal(task, units, effort.rows, number)?;
-        let Ok(aware) = of_run(task, &rehearsal.history) else { continue };
+    for number in 0..effort.federations {
+        let simulated = simulated(task, units, effort.rows, number)?;
+        let Ok(aware) = of_run(task, &simulated.history) else { continue };
         let predictor = |natural: &[f64]| Predictor::new(&task.model, task.family(), natural).map_err(|_| NotForecast::Fails);
-        let (with, exact) = (predictor(&aware.natural_parameters)?, predictor(&rehearsal.unprotected)?);
+        let (with, exact) = (predictor(&aware.natural_parameters)?, predictor(&simulated.unprotected)?);
         widths.push(interval_widths(&with));
         without.push(interval_widths(&exact));
-        losses.push(loss(&rehearsal.world, &with, &exact));
-        if let Some(constant) = intercept.and_then(|position| constant(task, &rehearsal.world, position as usize)) {
-            gains.push(loss(&rehearsal.world, &constant, &with));
+        losses.push(loss(&simulated.federation, &with, &exact));
+        if let Some(constant) = intercept.and_then(|position| constant(task, &simulated.federation, position as usize)) {
+            gains.push(loss(&simulated.federation, &constant, &with));
         }
     }
-    if 2 * widths.len() < effort.worlds as usize {
+    if 2 * widths.len() < effort.federations as usize {
         return Err(NotForecast::Fails);
     }
     let names = task.parameter_names().map_err(|_| NotForecast::Model)?;
@@ -194,7 +194,7 @@ pub fn forecast(task: &ResolvedTask, units: &[u64], effort: Effort) -> Result<Fo
     Ok(Forecast {
         records: units.iter().sum(),
         sites: u32::try_from(units.len()).unwrap_or(u32::MAX),
-        worlds: u32::try_from(widths.len()).unwrap_or(u32::MAX),
+        federations: u32::try_from(widths.len()).unwrap_or(u32::MAX),
         published: published(&schema),
         coefficients,
         width: widths_range(&widths.into_iter().map(median).collect::<Vec<_>>(), widest),
@@ -208,14 +208,14 @@ const CONSTANT_STEPS: usize = 40;
 /// Precision with which a constant is known.
 const CERTAIN: f64 = 1e10;
 
-/// The constant that fits a world best: the intercept alone, with all other coefficients at 0 and offsets as they are.
-fn constant(task: &ResolvedTask, world: &World, intercept: usize) -> Option<Predictor> {
+/// The constant that fits a federation best: the intercept alone, with all other coefficients at 0 and offsets as they are.
+fn constant(task: &ResolvedTask, federation: &DrawnFederation, intercept: usize) -> Option<Predictor> {
     let predictor = task.model.rules().predictor()?;
     let d = task.family().dimension();
     let mut value = 0.0;
     for _ in 0..CONSTANT_STEPS {
         let (mut slope, mut curvature) = (0.0, 0.0);
-        for row in world.rows.iter() {
+        for row in federation.rows.iter() {
             for &(target, probability) in row.targets {
                 let at = predictor.statistics(value + row.offset, 0.0, target);
                 slope += probability * at.residual;
@@ -242,12 +242,12 @@ fn constant(task: &ResolvedTask, world: &World, intercept: usize) -> Option<Pred
 }
 
 /// Federations, and rows of each, by which a task is judged.
-const JUDGED: Effort = Effort { worlds: 8, rows: 300 };
+const JUDGED: Effort = Effort { federations: 8, rows: 300 };
 /// Most numbers of work (visits, passes and squares of coefficients together) of a task that is judged: about some seconds.
 const MOST_WORK: f64 = 3e8;
 
 /// Why a task is not worth a run, where its own forecast says so: with as many records at each of its sites as its author expects, or else as the task admits, a constant predicts better
-/// in most of the federations that might be, by more than is gained in the best ones. `None` where it is worth one, its author wants it anyway, or nobody can tell.
+/// in most of the federations that might be, by more than is gained in the best ones. `None` where it is worth one, its author wants it anyway, or no one can tell.
 #[must_use]
 pub fn worthless(raw: Option<u64>, task: &ResolvedTask) -> Option<String> {
     if task.even_if_worthless {
@@ -270,7 +270,7 @@ pub fn worthless(raw: Option<u64>, task: &ResolvedTask) -> Option<String> {
         "this run would be worth nothing: with {units} records at each of {sites} sites its predictions would be worse than a constant, by {:.4} in log-likelihood a record ({:.4} to {:.4} in \
          90 % of {} drawn federations). More records, a larger epsilon, fewer coefficients, or trust = \"aggregated\" help (`dp-pvi-server check --units …` compares); to run it all the same \
          write even_if_worthless = true in the task",
-        -gain.median, -gain.high, -gain.low, forecast.worlds
+        -gain.median, -gain.high, -gain.low, forecast.federations
     ))
 }
 
@@ -289,10 +289,10 @@ fn interval_widths(predictor: &Predictor) -> Vec<f64> {
     run::deviations(predictor.posterior()).into_iter().map(|sd| 2.0 * Level::P90.half_width() * sd).collect()
 }
 
-/// Mean over the world's rows and targets of ln p without protection minus with it.
-fn loss(world: &World, with: &Predictor, exact: &Predictor) -> f64 {
+/// Mean over the federation's rows and targets of ln p without protection minus with it.
+fn loss(federation: &DrawnFederation, with: &Predictor, exact: &Predictor) -> f64 {
     let (mut sum, mut total) = (0.0, 0.0);
-    for row in world.rows.iter() {
+    for row in federation.rows.iter() {
         for &(target, probability) in row.targets.iter().filter(|(_, probability)| *probability > 0.0) {
             let row = Example { indices: row.indices, values: row.values, target, offset: row.offset, extra: Default::default() };
             sum += probability * (exact.log_density(row) - with.log_density(row));
@@ -304,13 +304,13 @@ fn loss(world: &World, with: &Predictor, exact: &Predictor) -> f64 {
 
 /// Least spread of the logarithm of a width from one federation to another: what noise and chance of one run make of it.
 const LEAST_SPREAD: f64 = 0.06;
-/// By how much further a range reaches than the drawn worlds lie apart: no law of worlds is that of the next federation. Chosen on drawn records and
+/// By how much further a range reaches than the drawn federations lie apart: no law of federations is that of the next federation. Chosen on drawn records and
 /// tested on others and on real data (example `forecast_drawn`).
 const REACH: f64 = 1.3;
 
 /// Median, and [`REACH`] times the central 90 % of a log-normal law with the mean and spread of the logarithms (by Student's quantile, nearly):
-/// quantiles of a handful of worlds would be too close. No interval is wider than the prior's, which is `widest`.
-#[allow(clippy::cast_precision_loss, reason = "a number of worlds")]
+/// quantiles of a handful of federations would be too close. No interval is wider than the prior's, which is `widest`.
+#[allow(clippy::cast_precision_loss, reason = "a number of federations")]
 fn widths_range(widths: &[f64], widest: f64) -> Range {
     let logs: Vec<f64> = widths.iter().map(|width| width.max(f64::MIN_POSITIVE).ln()).collect();
     let count = logs.len().max(1) as f64;

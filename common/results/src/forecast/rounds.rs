@@ -1,9 +1,9 @@
 //! `rounds = "auto"`: the number of rounds with which a task is resolved, chosen from public values before the run.
 //!
-//! The task is rehearsed with every number of a short ladder, always over the same drawn federations. A run arrives whose own posterior ends within
-//! `ARRIVES` standard deviations of where the released sums lead, overall. Of the numbers with which it does, the smallest that is as good as the
-//! best is taken: intervals at most `AS_WIDE` times as wide as the narrowest, and at least `AS_MUCH` of what is learned, ln(prior's width/width),
-//! which tells where noise leaves little. Where none arrives all compete: the noise decides there, and not the way.
+//! The task is simulated with every number of rounds of a short ladder, always over the same drawn federations. A run has converged if its own posterior ends
+//! within `CONVERGES` standard deviations of the point to which the released sums extrapolate, overall. Of the numbers with which runs converge, the smallest is
+//! taken that is as good as the best: intervals at most `AS_WIDE` times as wide as the narrowest, and at least `AS_MUCH` of the information gained,
+//! ln(prior's width/width). If none converges, all numbers compete, because noise decides then.
 
 use crate::convergence::Convergence;
 use dp_pvi_posterior::noise_aware::of_run;
@@ -11,20 +11,20 @@ use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Rounds, Task
 use dp_pvi_protocol::predictive::Predictor;
 use serde::{Deserialize, Serialize};
 
-use super::{NotForecast, interval_widths, rehearsal, widest};
+use super::{NotForecast, interval_widths, simulated, widest};
 
 /// Numbers of rounds that are tried.
 const LADDER: [u32; 8] = [4, 6, 8, 10, 15, 20, 30, 40];
-/// Distance up to which a run counts as arrived, overall: less than noise alone makes of a single coefficient.
-const ARRIVES: f64 = 0.5;
-/// Intervals that are wider by less count as equally good: a handful of worlds does not tell them apart.
+/// Distance up to which a run counts as converged, overall: less than noise alone makes of a single coefficient.
+const CONVERGES: f64 = 0.5;
+/// Intervals that are wider by less count as equally good: a handful of federations does not tell them apart.
 const AS_WIDE: f64 = 1.03;
 /// Share of what is learned at best that counts as equally good.
 const AS_MUCH: f64 = 0.97;
-/// Worlds, and rows of each. A large model has fewer worlds, in which more coefficients are averaged.
-const WORLDS: f64 = 6.0;
+/// Federations, and rows of each. A large model has fewer federations, in which more coefficients are averaged.
+const FEDERATIONS: f64 = 6.0;
 const ROWS: u32 = 400;
-/// Coefficients from which on a world costs so much that there are fewer.
+/// Coefficients from which on a federation costs so much that there are fewer.
 const LARGE: f64 = 48.0;
 /// Most coefficients for which the choice takes no more than some seconds.
 const LARGEST: u32 = 160;
@@ -35,9 +35,9 @@ const LARGEST: u32 = 160;
 pub struct Candidate {
     /// The number.
     pub rounds: u32,
-    /// Geometric mean of the widths of 90 % intervals, over coefficients and worlds.
+    /// Geometric mean of the widths of 90 % intervals, over coefficients and federations.
     pub width: f64,
-    /// Mean over worlds of the distance of the run's own posterior from the noise-aware one, overall.
+    /// Mean over federations of the distance of the run's own posterior from the noise-aware one, overall.
     pub distance: f64,
 }
 
@@ -88,36 +88,36 @@ fn not_chosen(why: &NotForecast) -> TaskError {
 
 /// Position of the number to take; no interval is wider than `widest`.
 fn choice(tried: &[Candidate], widest: f64) -> Option<usize> {
-    let arrives = |candidate: &&Candidate| candidate.distance <= ARRIVES;
-    let all = tried.iter().find(arrives).is_none();
+    let converges = |candidate: &&Candidate| candidate.distance <= CONVERGES;
+    let all = tried.iter().find(converges).is_none();
     let narrowest =
-        tried.iter().filter(|candidate| all || arrives(candidate)).map(|candidate| candidate.width).fold(f64::INFINITY, f64::min);
+        tried.iter().filter(|candidate| all || converges(candidate)).map(|candidate| candidate.width).fold(f64::INFINITY, f64::min);
     let learned = |width: f64| (widest / width).ln();
     let as_good = |candidate: &Candidate| {
         candidate.width <= AS_WIDE * narrowest && (candidate.width <= narrowest || learned(candidate.width) >= AS_MUCH * learned(narrowest))
     };
-    tried.iter().position(|candidate| (all || arrives(&candidate)) && as_good(candidate))
+    tried.iter().position(|candidate| (all || converges(&candidate)) && as_good(candidate))
 }
 
-/// Rehearses the task with its number of rounds.
+/// Simulates the task with its number of rounds.
 fn candidate(task: &ResolvedTask, rounds: u32, units: &[u64]) -> Result<Candidate, NotForecast> {
     if task.dimension > LARGEST {
         return Err(NotForecast::TooLarge(LARGEST));
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 2 and 6")]
-    let worlds = (WORLDS * (LARGE / f64::from(task.dimension)).powi(3)).clamp(2.0, WORLDS) as u32;
+    let federations = (FEDERATIONS * (LARGE / f64::from(task.dimension)).powi(3)).clamp(2.0, FEDERATIONS) as u32;
     let (mut logs, mut intervals, mut distance) = (0.0, 0.0, 0.0);
-    for number in 0..worlds {
-        let rehearsal = rehearsal(task, units, ROWS, number)?;
-        let posterior = of_run(task, &rehearsal.history).map_err(NotForecast::Intervals)?;
+    for number in 0..federations {
+        let simulated = simulated(task, units, ROWS, number)?;
+        let posterior = of_run(task, &simulated.history).map_err(NotForecast::Intervals)?;
         let predictor = Predictor::new(&task.model, task.family(), &posterior.natural_parameters).map_err(|_| NotForecast::Fails)?;
         for width in interval_widths(&predictor) {
             logs += width.max(f64::MIN_POSITIVE).ln();
             intervals += 1.0;
         }
-        distance += Convergence::of_run(task, &rehearsal.history).map_err(NotForecast::Intervals)?.overall;
+        distance += Convergence::of_run(task, &simulated.history).map_err(NotForecast::Intervals)?.overall;
     }
-    Ok(Candidate { rounds, width: f64::exp(logs / f64::max(intervals, 1.0)), distance: distance / f64::from(worlds) })
+    Ok(Candidate { rounds, width: f64::exp(logs / f64::max(intervals, 1.0)), distance: distance / f64::from(federations) })
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 use dp_pvi_math::draws::Draws;
 use dp_pvi_models::rows::Rows;
 use dp_pvi_models::spec::{Approximation, ScheduleSpec};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
-use dp_pvi_posterior::methods::rehearsal::{NotForecast, Player, Sent, Stage};
+use dp_pvi_posterior::methods::prior_predictive::{NotForecast, Player, Sent, Stage};
 use dp_pvi_posterior::task::ResolvedTask;
 
 /// The public history of a run of the task over these rows; `units` are the sites' declared sizes.
-pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &mut Draws) -> Result<History, NotForecast> {
+pub(super) fn simulate(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &mut Draws) -> Result<History, NotForecast> {
     let predictor = task.model.rules().predictor().ok_or(NotForecast::Model)?;
     #[allow(clippy::cast_precision_loss, reason = "a number of records")]
     let sizes: Vec<f64> = units.iter().map(|&units| units as f64).collect();
@@ -31,7 +31,7 @@ pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &
         };
         for group in groups {
             let players: Vec<Player<'_>> = group.iter().map(|&at| Player { share: shares[at], carried: &carried[at] }).collect();
-            let sent = task.rehearse(visit, &state, &mut Stage { rows, predictor: predictor.as_ref(), players: &players, draws })?;
+            let sent = task.simulate(visit, &state, &mut Stage { rows, predictor: predictor.as_ref(), players: &players, draws })?;
             let sum = match sent {
                 Sent::Sum(sum) => sum,
                 Sent::Changes(changes) => {
@@ -43,7 +43,7 @@ pub(super) fn rehearse(task: &ResolvedTask, units: &[u64], rows: &Rows, draws: &
                 }
             };
             let sites = u32::try_from(group.len()).unwrap_or(u32::MAX);
-            let step = rule.apply(&state, &Arrived { visit, sites, sum: &sum });
+            let step = rule.apply(&state, &VisitSum { visit, sites, sum: &sum });
             state = step.state;
             rounds.push(ClosedRound { visit, included: group.to_vec(), state: state.clone(), correction: step.correction });
         }

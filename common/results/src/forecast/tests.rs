@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use super::outlook::outlook;
-use super::{Effort, Forecast, NotForecast, Outlook, Prospect, Range, forecast, rehearsal, sizes};
+use super::forecast_table::forecast_table;
+use super::{Effort, Forecast, ForecastResult, ForecastTable, NotForecast, Range, forecast, simulated, sizes};
 use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask, Trust};
 
@@ -32,7 +32,7 @@ false_values = ["no"]
 const UPDATE: &str = "schedule = \"synchronous\"\nrounds = 6\nupdate = \"natural-gradient\"";
 
 /// What a small test has time for.
-const EFFORT: Effort = Effort { worlds: 8, rows: 300 };
+const EFFORT: Effort = Effort { federations: 8, rows: 300 };
 
 pub(super) fn task(schema: &str, pvi: &str, model: &str, epsilon: f64) -> ResolvedTask {
     let text = format!(
@@ -87,18 +87,18 @@ fn more_records_and_more_budget_narrow_the_intervals_and_published_numbers_the_r
     assert!(known.coefficients[3].width.median > known.coefficients[2].width.median);
 }
 
-/// Without noise to speak of, the run arrives where the rows lead without protection.
+/// Without noise to speak of, the run converges where the rows lead without protection.
 #[test]
-fn a_rehearsal_without_noise_arrives_at_the_posterior_without_protection() {
+fn a_simulation_without_noise_arrives_at_the_posterior_without_protection() {
     for family in ["full-covariance", "mean-field"] {
         let model = format!("family = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"{family}\"");
         // No term is shortened or weighted.
         let pvi = format!("{}\nclip_norm = 2.5\nweighted = false", UPDATE.replace('6', "30"));
         let task = task(&known(), &pvi, &model, 1e4);
-        let rehearsal = rehearsal(&task, &[4000, 4000], 500, 0).unwrap();
-        let aware = of_run(&task, &rehearsal.history).unwrap().natural_parameters;
+        let simulated = simulated(&task, &[4000, 4000], 500, 0).unwrap();
+        let aware = of_run(&task, &simulated.history).unwrap().natural_parameters;
         let q = |natural: Vec<f64>| dp_pvi_math::expfam::any::Gaussian::from_natural(task.family(), natural).unwrap();
-        let (aware, exact) = (q(aware), q(rehearsal.unprotected.clone()));
+        let (aware, exact) = (q(aware), q(simulated.unprotected.clone()));
         for j in 0..5 {
             let sd = exact.standard().variances()[j].sqrt();
             assert!((aware.standard().mean()[j] - exact.standard().mean()[j]).abs() < 0.15 * sd, "{family} {j}");
@@ -128,11 +128,11 @@ fn what_is_not_forecast_says_why() {
 }
 
 #[test]
-fn an_outlook_compares_budgets_and_a_summer() {
+fn a_forecast_table_compares_budgets_and_a_summer() {
     let task = task(&known(), UPDATE, LOGISTIC, 1.0);
-    let outlook = outlook(&task, &[1500; 4]).unwrap();
+    let forecast_table = forecast_table(&task, &[1500; 4]).unwrap();
     let median = |trust, epsilon: f64| {
-        let of = outlook.settings.iter().find(|s| s.trust == trust && (s.epsilon - epsilon).abs() < 1e-9).unwrap();
+        let of = forecast_table.settings.iter().find(|s| s.trust == trust && (s.epsilon - epsilon).abs() < 1e-9).unwrap();
         (of.width.unwrap().median, of.loss.unwrap().median, of.own)
     };
     for trust in [Trust::Local, Trust::Aggregated] {
@@ -141,10 +141,10 @@ fn an_outlook_compares_budgets_and_a_summer() {
         assert_eq!(one.2, trust == Trust::Local);
     }
     assert!(median(Trust::Aggregated, 1.0).0 < median(Trust::Local, 1.0).0);
-    let text = outlook.text();
+    let text = forecast_table.text();
     assert!(text.contains("6000 records at 4 sites; 4 of 4 columns") && text.contains("* ") && text.contains("ward=c"), "{text}");
-    let json = serde_json::to_string(&outlook).unwrap();
-    assert_eq!(serde_json::from_str::<super::Outlook>(&json).unwrap(), outlook);
+    let json = serde_json::to_string(&forecast_table).unwrap();
+    assert_eq!(serde_json::from_str::<super::ForecastTable>(&json).unwrap(), forecast_table);
 }
 
 #[test]
@@ -155,20 +155,20 @@ fn a_setting_that_the_update_does_not_allow_says_why() {
         "family = \"logistic-regression\"\noutcome = \"died\"",
         1.0,
     );
-    let outlook = outlook(&task, &[1000; 2]).unwrap();
-    let why = |trust| outlook.settings.iter().filter(|s| s.trust == trust).map(|s| s.why.clone()).collect::<Vec<_>>();
+    let forecast_table = forecast_table(&task, &[1000; 2]).unwrap();
+    let why = |trust| forecast_table.settings.iter().filter(|s| s.trust == trust).map(|s| s.why.clone()).collect::<Vec<_>>();
     assert_eq!(why(Trust::Local), [None, None, None]);
-    assert!(why(Trust::Aggregated).iter().all(|why| why.as_ref().is_some_and(|why| why.contains("local"))), "{outlook:?}");
-    assert!(outlook.text().contains("none: "));
+    assert!(why(Trust::Aggregated).iter().all(|why| why.as_ref().is_some_and(|why| why.contains("local"))), "{forecast_table:?}");
+    assert!(forecast_table.text().contains("none: "));
 }
 
 #[test]
-fn a_prospect_is_an_outlook_or_says_why_not() {
+fn a_forecast_is_a_table_or_says_why_not() {
     let task = task(SCHEMA, &format!("{UPDATE}\npreconditioner = \"diagonal\""), LOGISTIC, 1.0);
-    let none = Prospect::of(&task, &[100]);
+    let none = ForecastResult::of(&task, &[100]);
     assert!(none.text().starts_with("forecast  none: a diagonal"), "{none:?}");
     let json = serde_json::to_string(&none).unwrap();
-    assert!(json.starts_with("{\"why\":") && serde_json::from_str::<Prospect>(&json).unwrap() == none);
+    assert!(json.starts_with("{\"why\":") && serde_json::from_str::<ForecastResult>(&json).unwrap() == none);
 }
 
 #[test]
@@ -187,16 +187,16 @@ fn sizes_are_one_number_for_all_or_one_for_each() {
 #[test]
 fn small_widths_keep_two_digits() {
     for (value, digits) in [(0.0, 2), (3.2, 2), (0.1, 2), (0.042, 3), (0.0034, 4), (1e-300, 9)] {
-        assert_eq!(super::outlook::decimals(value), digits, "{value}");
+        assert_eq!(super::forecast_table::decimals(value), digits, "{value}");
     }
     let mut forecast = of(SCHEMA, 1000, 1.0);
     forecast.coefficients[0].width = Range { low: 0.0021, median: 0.0034, high: 0.0048 };
     forecast.coefficients[0].unprotected = 0.0012;
-    let text = Outlook { task: forecast, settings: Vec::new() }.text();
+    let text = ForecastTable { task: forecast, settings: Vec::new() }.text();
     assert!(text.contains("0.0034 (0.0021 to 0.0048)") && text.contains(" 0.0012\n"), "{text}");
 }
 
-/// A few records under a small epsilon: the noise decides, and the task says so before anybody pays for it.
+/// A few records under a small epsilon: the noise decides, and the task says so before anyone pays for it.
 #[test]
 fn a_task_that_is_worse_than_a_constant_is_known_before_it_runs() {
     let hopeless = task(SCHEMA, UPDATE, LOGISTIC, 0.05);

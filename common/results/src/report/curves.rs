@@ -1,5 +1,5 @@
 //! Pictures with two axes, as SVG: lines over rounds, the ROC curve, and predicted against observed rates. They take fonts and colours of the page,
-//! and name themselves to a screen reader; their numbers stand in a table as well.
+//! and name themselves to a screen reader; their numbers are in a table as well.
 
 use std::fmt::Write;
 
@@ -223,7 +223,7 @@ fn described(series: &[Line<'_>], x_label: &str) -> String {
     series.iter().filter_map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// What is no share stands at an edge.
+/// What is no share is at an edge.
 fn share(value: f64) -> f64 {
     if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::document::PosteriorDocument;
 use crate::forecast::Forecast;
 use dp_pvi_names::ClientId;
-use dp_pvi_posterior::methods::rehearsal::NotForecast;
+use dp_pvi_posterior::methods::prior_predictive::NotForecast;
 use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_protocol::message::{Refusal, Role, RoundOutcome, RunOutcome};
 
@@ -43,11 +43,11 @@ pub struct Run<'a> {
     pub last: String,
     /// Closed rounds, oldest first.
     pub rounds: Vec<Round>,
-    /// What a run of this task over sites of these sizes is worth, as it could be said before the run; absent where nobody asked.
+    /// What a run of this task over sites of these sizes is worth, as it could be said before the run; absent where no one asked.
     pub forecast: Option<Result<Forecast, NotForecast>>,
     /// Visits that a site refused.
     pub refusals: &'a [Refusal],
-    /// Whoever joined.
+    /// Parties that joined.
     pub members: BTreeMap<&'a ClientId, Member>,
 }
 

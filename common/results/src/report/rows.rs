@@ -1,4 +1,4 @@
-//! A table whose rows have a picture: intervals, bars, or a range with what came of it, over one axis. The numbers stand beside the picture, in
+//! A table whose rows have a picture: intervals, bars, or a range with what came of it, over one axis. The numbers are beside the picture, in
 //! the table, so the picture is hidden from screen readers.
 //!
 //! Pictures take the width that there is: positions are percentages, texts keep their size. On a phone the picture stands below the row's name and

@@ -1,7 +1,7 @@
 //! The report as a person gets it: its words, and its looks in a browser.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod appearance;
 mod chromium;
-mod looks;
 mod sample;
 mod words;

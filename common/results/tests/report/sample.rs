@@ -118,7 +118,7 @@ pub(crate) fn released(value: f64) -> String {
     rendered(&task, &sites, &document)
 }
 
-/// Three classes, of which one has a long name, and nobody of the last.
+/// Three classes, of which one has a long name, and no one of the last.
 pub(crate) fn classes() -> String {
     let schema = "version = 2\n[[columns]]\nname = \"readmitted\"\nkind = \"category\"\nvalues = [\"no\", \"after more than thirty days in <another> hospital\", \"soon\"]\n\
                   [[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 18\nupper = 100\ncentre = 60\nscale = 20\n";
@@ -235,7 +235,7 @@ fn rendered(task: &ResolvedTask, sites: &[ClientId], document: &PosteriorDocumen
         started: "2026-03-02 08:00:00 UTC".into(),
         last: "2026-03-02 08:21:40 UTC".into(),
         rounds,
-        forecast: Some(forecast(task, &vec![5600; sites.len()], Effort { worlds: 5, rows: 500 })),
+        forecast: Some(forecast(task, &vec![5600; sites.len()], Effort { federations: 5, rows: 500 })),
         refusals: &[],
         members,
     };
@@ -291,8 +291,8 @@ fn agreement(task: &ResolvedTask, sites: &[ClientId]) -> Agreement {
         let (verdict, p) =
             [(Verdict::Agrees, 0.43), (Verdict::Differs, 3e-9), (Verdict::Agrees, 0.08), (Verdict::NotTested, 1.0)][number % 4];
         let farthest = Farthest { coefficient: coefficient.clone(), z: -5.27 };
-        let spread = Allowance { intercept: 1.0, others: 1.0 };
-        let comparison = Comparison { statistic: 61.2, degrees: 11, p, p_adjusted: (3.0 * p).min(1.0), farthest, spread };
+        let heterogeneity = Allowance { intercept: 1.0, others: 1.0 };
+        let comparison = Comparison { statistic: 61.2, degrees: 11, p, p_adjusted: (3.0 * p).min(1.0), farthest, heterogeneity };
         SiteAgreement { site: site.clone(), verdict, comparison: Some(comparison) }
     };
     let allowance = Allowance { intercept: 0.3, others: 0.1 };

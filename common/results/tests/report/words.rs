@@ -23,7 +23,7 @@ fn a_board_reads_answers_first() {
         "<dl class=\"short\">",
         "<h2>What makes a difference",
         "<h2>How good predictions are",
-        "<h2>Did the run arrive?",
+        "<h2>Did the run converge?",
         "<h2>Was it as forecast?",
         "<h2>Do the sites agree?",
         "<h2>What it cost in privacy",
@@ -146,7 +146,7 @@ fn a_run_without_a_posterior_has_a_page_that_says_so() {
     let text = text(&sample::diverged());
     assert!(text.contains("There is no posterior: the run left no distribution"), "{text}");
     assert!(text.contains("What it cost in privacy") && text.contains("No evaluator reported."), "{text}");
-    assert!(!text.contains("What makes a difference") && !text.contains("Did the run arrive?"), "{text}");
+    assert!(!text.contains("What makes a difference") && !text.contains("Did the run converge?"), "{text}");
 }
 
 /// Enough for a page on any machine; a loop up to such a number would take years.

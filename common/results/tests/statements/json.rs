@@ -1,4 +1,4 @@
-//! Leaves of a JSON text and where they stand in it, to change one and nothing else.
+//! Leaves of a JSON text and where they are in it, to change one and nothing else.
 
 use std::ops::Range;
 

@@ -1,12 +1,12 @@
 //! Kinds of `posterior.json`, made by the code that makes them after a run.
 
 use dp_pvi_math::observation::Precision;
-use dp_pvi_math::scales::Spread;
+use dp_pvi_math::scales::ScaleSummary;
 use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_posterior::methods::agreement::SiteReleases;
 use dp_pvi_posterior::methods::noise_aware::{Absent, Posterior};
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
-use dp_pvi_posterior::methods::{Arrived, agreement::NotTested};
+use dp_pvi_posterior::methods::{VisitSum, agreement::NotTested};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_protocol::ledger_head::Witness;
@@ -142,7 +142,7 @@ fn aware() -> PosteriorDocument {
     let privacy = format!("unit = \"record\"\nadjacency = \"replace-one\"\n{LOCAL}");
     let task = resolved(model, GRADIENTS, &privacy, NUMBERS);
     let plain = document(&task);
-    let spread = Spread { median: 0.4, central_90: [0.1, 0.9], central_95: [0.08, 1.2] };
+    let spread = ScaleSummary { median: 0.4, central_90: [0.1, 0.9], central_95: [0.08, 1.2] };
     let aware = Posterior {
         natural_parameters: task.prior_natural(),
         signal_to_noise: 9.0,
@@ -163,7 +163,7 @@ fn without() -> PosteriorDocument {
     for visit in 0..task.visits() {
         let sent: Vec<Vec<f64>> = (0..3).map(|site| vec![0.3 * f64::from(site), -0.1, 5.0, 8.0]).collect();
         let sum: Vec<f64> = (0..4).map(|j| sent.iter().map(|vector| vector[j]).sum()).collect();
-        let step = rule.apply(&state, &Arrived { visit, sites: 3, sum: &sum });
+        let step = rule.apply(&state, &VisitSum { visit, sites: 3, sum: &sum });
         state.clone_from(&step.state);
         rounds.push(ClosedRound { visit, included: vec![0, 1, 2], state: step.state, correction: step.correction });
         vectors.push(sent);

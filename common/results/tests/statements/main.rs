@@ -56,7 +56,7 @@ fn transcript(document: &PosteriorDocument) -> String {
     (0..document.rounds).map(round).collect::<String>() + &of_run(serde_json::json!({"end": "complete", "answered": answered}))
 }
 
-/// Where a field stands in the specification: the row that names it, or one that it is in.
+/// Where a field is in the specification: the row that names it, or one that it is in.
 fn row(path: &str) -> (&'static str, Source) {
     let named = |field: &&(&str, Source)| path.strip_prefix(field.0).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
     let row = FIELDS.iter().filter(named).max_by_key(|(field, _)| field.len());

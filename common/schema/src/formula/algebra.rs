@@ -2,7 +2,7 @@
 //!
 //! `a*b` = a + b + a:b; `:` distributes over sums, and x:x = x; `(S)^n` holds all products of up to n terms of S; `- t` removes t; `+ 0` and
 //! `- 1` take the intercept away, `+ 1` and `- 0` put it back (the last one counts). Variables are numbered by first appearance, also where
-//! they are taken away again. A term's variables stand in that order; terms stand by their number of variables, then by first appearance
+//! they are taken away again. A term's variables are in that order; terms stand by their number of variables, then by first appearance
 //! (as R's `terms.formula` orders them).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -34,13 +34,13 @@ pub(super) struct Expanded {
     pub(super) smooths: Vec<Call>,
     pub(super) groups: Vec<Group>,
     pub(super) offsets: Vec<Call>,
-    /// Whether `.` stands in it and nothing else makes coefficients.
+    /// Whether `.` is in it and nothing else makes coefficients.
     pub(super) only_every: bool,
 }
 
-/// More terms than this are no formula that somebody reads.
+/// More terms than this are no formula that someone reads.
 const MOST_TERMS: usize = 1024;
-/// Products that are formed on the way, those that are the same counted each time: what somebody sends must not keep a site busy.
+/// Products that are formed on the way, those that are the same counted each time: what someone sends must not keep a site busy.
 const MOST_PRODUCTS: usize = 1 << 16;
 /// Columns and calls, factors of one term, and curves, groups and offsets.
 const MOST_VARIABLES: usize = 256;
@@ -82,7 +82,7 @@ pub(super) fn expand(text: &str, terms: &Node, every: &[String]) -> Result<Expan
     Ok(Expanded { terms, ..expansion.expanded })
 }
 
-/// Makes the terms of two operands those of an operator, whose right operand stands at the given byte.
+/// Makes the terms of two operands those of an operator, whose right operand is at the given byte.
 type Join<E> = fn(&mut E, &[Term], &[Term], usize) -> Result<Vec<Term>, FormulaError>;
 
 struct Expansion<'t> {

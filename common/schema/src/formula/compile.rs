@@ -41,7 +41,7 @@ pub(crate) fn compile(formula: &Formula, scope: &Scope<'_>, sites: &[String]) ->
     compiler.used.extend(curves.iter().map(|curve| curve.piece.column));
     let groups = expanded.groups.iter().map(|group| compiler.group(group)).collect::<Result<Vec<_>, _>>()?;
     compiler.offsets(&expanded)?;
-    // Indicators stand between fixed terms and curves, and are those of all columns that the formula uses.
+    // Indicators are between fixed terms and curves, and are those of all columns that the formula uses.
     compiler.indicators();
     curves.into_iter().for_each(|curve| compiler.curve(curve.piece, curve.sd));
     for (group, written) in groups.into_iter().zip(&expanded.groups) {
@@ -267,7 +267,7 @@ fn coded(column: &Column, position: usize, needs_all_levels: bool) -> Option<Pie
     }
 }
 
-/// Whether the term without this variable stands before it, or is empty: then a factor has contrasts only.
+/// Whether the term without this variable is before it, or is empty: then a factor has contrasts only.
 fn has_margin(set: &Set, variable: usize, before: &[Set]) -> bool {
     let mut margin = set.clone();
     margin.remove(&variable);

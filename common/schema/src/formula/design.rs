@@ -95,7 +95,7 @@ pub(super) struct Offset {
     pub(super) map: Map,
 }
 
-/// How the coefficients of a group are told apart.
+/// How the coefficients of a group are distinguished.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum By {
     /// By the site that a record belongs to.
@@ -310,7 +310,7 @@ impl Design {
         if self.coded { self.max_abs } else { self.max_abs * (1.0 + 1e-12) }
     }
 
-    /// The other columns that stand in one term with a column: what it changes depends on them.
+    /// The other columns that are in one term with a column: what it changes depends on them.
     #[must_use]
     pub fn companions(&self, column: usize) -> BTreeSet<usize> {
         let mut companions = BTreeSet::new();
@@ -380,7 +380,7 @@ impl Design {
         }
     }
 
-    /// The first coefficient of a column that stands alone in one term and in nothing else.
+    /// The first coefficient of a column that is alone in one term and in nothing else.
     #[must_use]
     pub fn only_place(&self, column: usize) -> Option<u32> {
         let mut places = self.blocks.iter().filter(|block| self.columns_of(block).iter().any(|set| set.contains(&column)));
@@ -396,7 +396,7 @@ impl Design {
         self.coded
     }
 
-    /// The entries that a column alone makes of a cell, in the terms in which it stands alone.
+    /// The entries that a column alone makes of a cell, in the terms in which it is alone.
     pub fn column_row(&self, column: usize, cell: Cell, mut push: impl FnMut(u32, f64)) {
         for Block { first, entries } in &self.blocks {
             if let Entries::Product(factors) = entries

@@ -103,7 +103,7 @@ pub(crate) fn asked(
     read().map_err(|error: FormulaError| error.in_view_of(columns.iter().map(|column| column.name.as_str())))
 }
 
-/// A column's name as it stands in a formula.
+/// A column's name as it is in a formula.
 #[must_use]
 pub fn in_formula(name: &str) -> String {
     print::column(name)
@@ -129,7 +129,7 @@ impl FormulaError {
         Self { formula: formula.to_owned(), at, problem: problem.into() }
     }
 
-    /// The same where these are the names of columns: one that stands at the place of the error without the backticks that it needs is what is wrong.
+    /// The same where these are the names of columns: one that is at the place of the error without the backticks that it needs is what is wrong.
     fn in_view_of<'a>(mut self, names: impl Iterator<Item = &'a str>) -> Self {
         let is_word = |name: &str, at: usize| {
             let (before, after) = (self.formula[..at].chars().next_back(), self.formula[at + name.len()..].chars().next());
@@ -162,7 +162,7 @@ impl FormulaError {
     }
 }
 
-/// One line: where, what stands there, and what is wrong.
+/// One line: where, what is there, and what is wrong.
 impl fmt::Display for FormulaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 32;

@@ -235,7 +235,7 @@ impl Piece {
         }
     }
 
-    /// What stands behind the text in the names of the entries.
+    /// What is behind the text in the names of the entries.
     pub(super) fn suffixes(&self) -> Vec<String> {
         let numbered = |count: usize| if count == 1 { vec![String::new()] } else { (1..=count).map(|n| n.to_string()).collect() };
         match &self.values {

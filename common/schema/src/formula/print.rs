@@ -15,7 +15,7 @@ pub(super) fn formula(tree: &Tree) -> String {
     format!("{response}~ {}", node(&tree.terms, 0))
 }
 
-/// A column as it stands in a formula.
+/// A column as it is in a formula.
 pub(super) fn column(name: &str) -> String {
     if is_plain(name) && name != "TRUE" && name != "FALSE" { name.to_owned() } else { format!("`{name}`") }
 }

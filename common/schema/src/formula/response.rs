@@ -1,4 +1,4 @@
-//! The outcome: what stands before `~`, as the schema's columns say it.
+//! The outcome: what is before `~`, as the schema's columns say it.
 
 use super::FormulaError;
 use super::scope::Scope;

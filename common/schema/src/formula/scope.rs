@@ -28,7 +28,7 @@ pub(super) struct Curve {
     pub(super) sd: Option<f64>,
 }
 
-/// The columns that stand in a call.
+/// The columns that are in a call.
 fn columns_of<'c>(call: &'c Call, columns: &mut Vec<&'c str>) {
     for argument in &call.arguments {
         match &argument.value {

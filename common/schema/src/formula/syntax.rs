@@ -26,7 +26,7 @@ pub(super) struct Tree {
 /// What is predicted.
 #[derive(Debug, Clone)]
 pub(super) enum Response {
-    /// Nothing stands before `~`.
+    /// Nothing is before `~`.
     Nothing,
     /// One column.
     Column(Name),
@@ -242,7 +242,7 @@ impl Reader<'_> {
         self.joined(":", Self::power, Kind::Interaction)
     }
 
-    /// Parts that a sign joins; a part that stands alone is itself.
+    /// Parts that a sign joins; a part that is alone is itself.
     fn joined(
         &mut self,
         sign: &str,

@@ -55,7 +55,7 @@ impl<S: SummerStore, V: KeyVault> Summer<S, V> {
         Ok(summer)
     }
 
-    /// Where the summer stands in the transcript.
+    /// Where the summer is in the transcript.
     #[must_use]
     pub fn head(&self) -> Head {
         self.head

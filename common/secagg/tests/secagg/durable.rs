@@ -10,23 +10,23 @@ use dp_pvi_secagg::client::ClientState;
 use dp_pvi_secagg::mask::MaskSeed;
 use rand_core::Rng;
 
-use crate::world::{World, key, name, plain, request, rng};
+use crate::harness::{Harness, key, name, plain, request, rng};
 use dp_pvi_unsealed::Unsealed;
 
 /// R2 on the disk: the ledger and the client's state hold the masked words and the sealed seed; neither the seed, nor the share, nor a word of the pad.
 #[test]
 fn neither_seed_nor_share_is_in_what_a_site_stores() {
-    let mut world = World::new(&request(4, 1, 50), 1);
-    let header = world.header();
-    world.rng = rng(77);
-    let (sent, outgoing) = world.part(0, &header);
-    let hash = header.open(&world.charter).unwrap().hash();
+    let mut harness = Harness::new(&request(4, 1, 50), 1);
+    let header = harness.header();
+    harness.rng = rng(77);
+    let (sent, outgoing) = harness.part(0, &header);
+    let hash = header.open(&harness.charter).unwrap().hash();
     // What must not be found: drawn again from the same generators.
     let mut seed = [0; 32];
     rng(77).fill_bytes(&mut seed);
     let mut stream = MaskSeed::fresh(&mut rng(77)).stream(&hash, &name(0));
     let pad: Vec<u64> = (0..50).map(|_| stream.next_u64()).collect();
-    let share = plain(world.mechanism(), world.shard(0), 0, 5).values;
+    let share = plain(harness.mechanism(), harness.shard(0), 0, 5).values;
     let masked = outgoing.vector.get().values.clone();
     assert!(masked.iter().zip(&share).zip(&pad).all(|((x, share), pad)| *x == share.wrapping_add(pad.cast_signed())));
 
@@ -40,9 +40,9 @@ fn neither_seed_nor_share_is_in_what_a_site_stores() {
         allow_non_private: false,
     };
     let open = || Ledger::open(store.clone(), key(10), identity.clone(), budget).unwrap();
-    let release = ReleaseId { run: world.charter.body().run, client: name(0), round: 0 };
+    let release = ReleaseId { run: harness.charter.body().run, client: name(0), round: 0 };
     let mut ledger = open();
-    let mechanism = world.mechanism();
+    let mechanism = harness.mechanism();
     ledger.reserve(&release, (&mechanism.event(), Some(&mechanism.fallback_event())), hash).unwrap();
     let message = postcard::to_stdvec(&outgoing.upload).unwrap();
     let state = postcard::to_stdvec(&ClientState::Sent(sent)).unwrap();

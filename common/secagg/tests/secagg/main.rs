@@ -3,7 +3,7 @@
 
 mod durable;
 mod faults;
+mod harness;
 mod masks;
 mod noise;
 mod protocol;
-mod world;

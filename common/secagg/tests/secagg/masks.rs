@@ -1,8 +1,8 @@
-//! Masks: T2.4, T2.5, and the faults of other systems' masks as negative tests.
+//! Masks, and the faults of other systems' masks as negative tests.
 
 use std::collections::BTreeSet;
 
-use crate::world::*;
+use crate::harness::*;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use dp_pvi_names::{Hash, LatticeVector};
@@ -83,18 +83,18 @@ fn commitments_equal_those_of_an_independent_program() {
 /// with whatever the site signed for it. Without the salt, which goes to the server only, nothing there says that the guess is right.
 #[test]
 fn commitments_do_not_let_a_summer_test_guesses() {
-    let mut world = World::new(&request(4, 0, 2), 1);
-    let guess = plain(world.mechanism(), world.shard(0), 0, 5);
-    let header = world.header();
-    let hash = header.open(&world.charter).unwrap().hash();
-    let (_, sent) = world.part(0, &header);
-    let (_, again) = world.part(0, &header);
-    // The guess under the site's own mask is what the site sent: the masked vector itself tells nothing else.
+    let mut harness = Harness::new(&request(4, 0, 2), 1);
+    let guess = plain(harness.mechanism(), harness.shard(0), 0, 5);
+    let header = harness.header();
+    let hash = header.open(&harness.charter).unwrap().hash();
+    let (_, sent) = harness.part(0, &header);
+    let (_, again) = harness.part(0, &header);
+    // The guess under the site's own mask is what the site sent: the masked vector itself carries no information else.
     let masked = sent.vector.get().clone();
     assert_ne!(masked, guess);
 
-    // What the summer is given: the upload as it stands in the closing request.
-    let seen = sent.upload.open(world.charter.key_of(&name(0)).unwrap()).unwrap();
+    // What the summer is given: the upload as it is in the closing request.
+    let seen = sent.upload.open(harness.charter.key_of(&name(0)).unwrap()).unwrap();
     assert!(Commitment::of(&sent.salt, &hash, &name(0), &masked).matches(&seen.commitment), "the server can check it");
     let bytes = postcard::to_stdvec(&seen).unwrap();
     let hides = |needle: &[u8]| !bytes.windows(needle.len()).any(|window| window == needle);
@@ -115,7 +115,7 @@ fn commitments_do_not_let_a_summer_test_guesses() {
     assert_ne!(sent.salt, again.salt);
 }
 
-/// T2.4: each of the 256 seed bits changes half of the output. A seed that is folded to 32 bits passes that too for single bits, but not
+/// Each of the 256 seed bits changes half of the output. A seed that is folded to 32 bits passes that too for single bits, but not
 /// the second half: two bits that a fold of any width that divides 256 would cancel.
 #[test]
 fn every_seed_bit_changes_half_of_the_mask() {
@@ -152,7 +152,7 @@ fn negative_seeds_are_not_folded_to_32_bits() {
     assert_eq!(masks.len(), 2000);
 }
 
-/// T2.4: bytes at each of the eight positions in a word, 2²¹ words: chi-square of 255 degrees; all of them within 4.5 sd.
+/// Bytes at each of the eight positions in a word, 2²¹ words: chi-square of 255 degrees; all of them within 4.5 sd.
 /// Fault of another system: `randint(0, range − 1)` never gives range − 1; every value of every byte is reached here.
 #[test]
 fn mask_bytes_are_uniform_and_reach_the_full_range() {
@@ -200,13 +200,13 @@ fn negative_no_mask_value_is_missed() {
         sum.into_lattice(0).values
     }
     assert!(sum(&mut Ones).iter().all(|x| *x == -1));
-    let world = World::new(&request(3, 0, 5), 1);
-    let share = |seed| share(world.mechanism(), world.shard(0), 0, seed);
-    let (plain, masked) = (plain(world.mechanism(), world.shard(0), 0, 1), share(1).mask(&mut Ones).into_inner());
+    let harness = Harness::new(&request(3, 0, 5), 1);
+    let share = |seed| share(harness.mechanism(), harness.shard(0), 0, seed);
+    let (plain, masked) = (plain(harness.mechanism(), harness.shard(0), 0, 1), share(1).mask(&mut Ones).into_inner());
     assert!(plain.values.iter().zip(&masked.values).all(|(x, y)| x.wrapping_sub(1) == *y));
 }
 
-/// T2.4: no two rounds, and no two clients, share a mask, even under a generator that repeats its seed.
+/// No two rounds, and no two clients, share a mask, even under a generator that repeats its seed.
 #[test]
 fn no_two_rounds_or_clients_share_a_mask() {
     let mut seen = BTreeSet::new();
@@ -218,18 +218,18 @@ fn no_two_rounds_or_clients_share_a_mask() {
     assert_eq!(seen.len(), 20 * 20 * 64, "a 64-bit word twice among 25,600: probability 2e-11");
 }
 
-/// T2.5: two-sample Kolmogorov–Smirnov of 2¹⁹ words each: what the server sees of x = 0 and of a saturated x.
+/// Two-sample Kolmogorov–Smirnov of 2¹⁹ words each: what the server sees of x = 0 and of a saturated x.
 #[test]
 fn the_server_cannot_tell_zero_from_a_saturated_vector() {
     let dimension = 1 << 19;
-    let mut world = World::new(&request(3, 0, dimension), 1);
-    let header = world.header();
+    let mut harness = Harness::new(&request(3, 0, dimension), 1);
+    let header = harness.header();
     let mut view = |size: f64| {
-        let shard = Shard { size, ..world.shard(0) };
-        let share = share(world.mechanism(), shard, 0, 5);
-        let (client, idle) = &world.clients[0];
+        let shard = Shard { size, ..harness.shard(0) };
+        let share = share(harness.mechanism(), shard, 0, 5);
+        let (client, idle) = &harness.clients[0];
         let accepted = idle.clone().accept(client, &header, &model(0)).unwrap();
-        let (_, outgoing) = accepted.mask(client, share, &mut world.rng).unwrap();
+        let (_, outgoing) = accepted.mask(client, share, &mut harness.rng).unwrap();
         let mut words: Vec<u64> = outgoing.vector.get().values.iter().map(|x| x.cast_unsigned()).collect();
         words.sort_unstable();
         words

@@ -1,6 +1,6 @@
-//! The planner and the noise: T3.1 to T3.4.
+//! The planner and the noise.
 
-use crate::world::*;
+use crate::harness::*;
 use dp_pvi_accounting::{Delta, DpEvent, Epsilon, NoiseMultiplier, Relation};
 use dp_pvi_accounting::{Gdp, epsilon_upper};
 use dp_pvi_privacy::sampler::DiscreteGaussianSampler;
@@ -13,17 +13,17 @@ fn adult(members: u32, units: u64) -> PlanRequest {
     PlanRequest { noise, max_units: units, colluders: 0, ..request(members, 0, 105) }
 }
 
-/// T3.1 is the gate's (`dp-pvi-privacy`, a million pairs); here: what leaves it is within what the planner counted on.
+/// The bound of a term is the gate's (`dp-pvi-privacy`, a million pairs); here: what leaves it is within what the planner counted on.
 #[test]
 fn shares_stay_within_the_bound_that_the_planner_counts_on() {
-    let world = World::new(&request(3, 0, 105), 1);
+    let harness = Harness::new(&request(3, 0, 105), 1);
     for size in [0.0, 1.0, 1e300] {
-        let vector = plain(world.mechanism(), Shard { size, ..world.shard(0) }, 0, 3);
-        assert!(vector.values.iter().all(|x| u128::from(x.unsigned_abs()) <= world.mechanism().coordinate_bound()));
+        let vector = plain(harness.mechanism(), Shard { size, ..harness.shard(0) }, 0, 3);
+        assert!(vector.values.iter().all(|x| u128::from(x.unsigned_abs()) <= harness.mechanism().coordinate_bound()));
     }
 }
 
-/// T3.2: worst-case coherent truncation bias below 1 % of the noise, in 64 and 32 bits; 16 bits are refused.
+/// Worst-case coherent truncation bias below 1 % of the noise, in 64 and 32 bits; 16 bits are refused.
 #[test]
 fn rounding_loss_is_small_in_64_and_32_bits_and_16_bits_are_refused() {
     for members in [10, 50, 200] {
@@ -44,7 +44,7 @@ fn rounding_loss_is_small_in_64_and_32_bits_and_16_bits_are_refused() {
     assert!(matches!(refused, Err(PlanError::Rounding { .. })), "{refused:?}");
 }
 
-/// T3.3: the planner's condition at its edge, and sums at the edge do not wrap.
+/// The planner's condition at its edge, and sums at the edge do not wrap.
 #[test]
 fn parameters_that_could_overflow_are_refused() {
     let request = PlanRequest { max_rounding_loss: f64::INFINITY, ..adult(10, 1) };
@@ -84,7 +84,7 @@ fn planner_says_when_aggregation_buys_nothing() {
     assert!(PlanRequest { max_rounding_loss: f64::NAN, ..request(10, 2, 5) }.plan().is_err());
 }
 
-/// T3.4: sums of h to M shares have h·s² to M·s², within 1 % over 4·10⁵ draws (4.5 sd of the estimate).
+/// Sums of h to M shares have h·s² to M·s², within 1 % over 4·10⁵ draws (4.5 sd of the estimate).
 #[test]
 fn variance_of_the_sum_of_shares() {
     let plan = request(10, 2, 105).plan().unwrap();
@@ -106,7 +106,7 @@ fn variance_of_the_sum_of_shares() {
     assert!((23.4..23.4 * (1.0 + 2e-6)).contains(&sd), "{sd}");
 }
 
-/// T3.4: joint ε is that of μ = 2C√S/(zC); fallback ε that of μ√h; both against the closed form, never below it.
+/// Joint ε is that of μ = 2C√S/(zC); fallback ε that of μ√h; both against the closed form, never below it.
 #[test]
 fn joint_and_fallback_epsilon_follow_the_formulas() {
     let delta = Delta::new(1e-5).unwrap();
@@ -129,7 +129,7 @@ fn joint_and_fallback_epsilon_follow_the_formulas() {
     }
 }
 
-/// T3.4: never below a reference of fifty digits, and hardly above it. ε of S = 10 rounds, C = 1, replace-one, δ = 1e-5, for the noise that the
+/// Never below a reference of fifty digits, and hardly above it. ε of S = 10 rounds, C = 1, replace-one, δ = 1e-5, for the noise that the
 /// lattice really has where z = 24 was asked for: s is 24·2²⁰/√h shifted into [2²⁰, 2²¹), and one more. From δ = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)
 /// by mpmath 1.3.0.
 #[test]

@@ -1,4 +1,4 @@
-//! The neighbouring worlds of a row: a crowd, and one unit whose term is as large as the clip lets it be. Which units those are is in [`super::scenes`].
+//! The neighbouring data sets of a row: a background, and one unit whose term is as large as the clip lets it be. Which units those are is in [`super::scenes`].
 
 use dp_pvi_accounting::{PrivacyUnit, Relation};
 use dp_pvi_inference::records::{RecordTable, RecordView};
@@ -9,40 +9,40 @@ use dp_pvi_schema::public::Extra;
 use super::registry::Case;
 use super::scenes::{Scene, Unit};
 
-/// Tables of a pair of neighbouring worlds, and what is needed to know their law.
-pub(super) struct Worlds {
+/// Tables of a pair of neighbouring data sets, and what is needed to know their law.
+pub(super) struct Neighbours {
     pub(super) first: Units<RecordTable>,
     pub(super) second: Units<RecordTable>,
-    /// Nobody contributes anything.
+    /// All units contribute 0.
     pub(super) silent: Units<RecordTable>,
     /// λ of the visits, in turn; none: that with which the task begins.
     pub(super) asked: Vec<Vec<f64>>,
 }
 
-/// The worlds of a row with this scene.
-pub(super) fn worlds(case: &Case, scene: &Scene) -> Worlds {
-    let Scene { canary, opposite, crowd, asked } = scene.clone();
+/// The neighbours of a row with this scene.
+pub(super) fn neighbours(case: &Case, scene: &Scene) -> Neighbours {
+    let Scene { canary, opposite, background, asked } = scene.clone();
     if case.task.privacy.unit == PrivacyUnit::Site {
         // The whole site is the unit; it may say nothing, but it is there.
         let nothing = vec![Unit::new()];
         let table = |units: &[Unit]| Units::new(table(&case.task, units)).over_slots(1);
-        return Worlds { first: table(&[canary]), second: table(&[opposite]), silent: table(&nothing), asked };
+        return Neighbours { first: table(&[canary]), second: table(&[opposite]), silent: table(&nothing), asked };
     }
-    let quiet = vec![Unit::new(); crowd.len()];
-    // The declared number is public: it is the same in both worlds.
-    let declared = crowd.len() as u64 + 1;
+    let quiet = vec![Unit::new(); background.len()];
+    // The declared number is public: it is the same in both neighbours.
+    let declared = background.len() as u64 + 1;
     let table = |units: &[Unit]| Units::new(table(&case.task, units)).over_slots(declared);
     match case.relation {
         Relation::AddRemove => {
-            let more = |unit: Unit| [&crowd[..], &[unit]].concat();
-            Worlds { first: table(&more(canary)), second: table(&crowd), silent: table(&quiet), asked }
+            let more = |unit: Unit| [&background[..], &[unit]].concat();
+            Neighbours { first: table(&more(canary)), second: table(&background), silent: table(&quiet), asked }
         }
         Relation::ReplaceOne => {
-            let place = crowd.len().min(3);
-            let with = |crowd: &[Unit], unit: Unit| [&crowd[..place], &[unit], &crowd[place..]].concat();
-            Worlds {
-                first: table(&with(&crowd, canary)),
-                second: table(&with(&crowd, opposite)),
+            let place = background.len().min(3);
+            let with = |background: &[Unit], unit: Unit| [&background[..place], &[unit], &background[place..]].concat();
+            Neighbours {
+                first: table(&with(&background, canary)),
+                second: table(&with(&background, opposite)),
                 silent: table(&with(&quiet, Unit::new())),
                 asked,
             }

@@ -1,8 +1,8 @@
 //! Sums of cells ([`Terms::Cells`]), looked at directly: the gate's mechanism on terms of the audit's own, under either relation. No update of a posterior has such
-//! terms, so no task stands behind these rows.
+//! terms, so no task is behind these rows.
 //!
-//! Of every pair of terms the integer sums of the two worlds are compared with the declared sensitivity, which needs no statistics. The pair that is furthest apart runs
-//! with secure noise, and the likelihood ratio of its two worlds bounds μ, as in the rows of tasks.
+//! Of every pair of terms the integer sums of the two neighbours are compared with the declared sensitivity, which needs no statistics. The pair that is furthest apart runs
+//! with secure noise, and the likelihood ratio of its two neighbours bounds μ, as in the rows of tasks.
 
 use crate::noise::SeededNoise;
 use dp_pvi_accounting::{ClipNorm, Delta, DpEvent, Gdp, LatticePath, NoiseMultiplier, PrivacyUnit, Relation, Terms};
@@ -45,7 +45,7 @@ fn entries(&(): &(), sum: Summation<'_, Table>) -> Result<Summed, ReleaseError> 
     Ok(sum.each(|unit, _, (), term| term.extend(unit.iter().copied())))
 }
 
-/// Pairs of terms that stand for one unit in the two worlds: those that attain the lemma, and those that would break it if signs, weights or the rule itself were not checked.
+/// Pairs of terms that stand for one unit in the two neighbours: those that attain the lemma, and those that would break it if signs, weights or the rule itself were not checked.
 fn pairs() -> Vec<[Entries; 2]> {
     let part = CLIP / 2f64.sqrt();
     vec![
@@ -60,7 +60,7 @@ fn pairs() -> Vec<[Entries; 2]> {
     ]
 }
 
-/// The rows of this module, with so many runs of each world.
+/// The rows of this module, with so many runs of each data set.
 pub(super) fn rows(trials: u32) -> Result<Vec<Row>, AuditError> {
     [Relation::AddRemove, Relation::ReplaceOne].into_iter().map(|relation| row(relation, trials)).collect()
 }
@@ -90,8 +90,8 @@ fn row(relation: Relation, trials: u32) -> Result<Row, AuditError> {
     };
     let mut scores = [Vec::new(), Vec::new()];
     for number in 0..trials {
-        for (world, scores) in (0u32..).zip(&mut scores) {
-            scores.push(score(&stage.release(place, world as usize, &SecureNoise, 2 * number + world)?));
+        for (data_set, scores) in (0u32..).zip(&mut scores) {
+            scores.push(score(&stage.release(place, data_set as usize, &SecureNoise, 2 * number + data_set)?));
         }
     }
     let scores = scores.map(Scores::new);
@@ -104,9 +104,9 @@ fn row(relation: Relation, trials: u32) -> Result<Row, AuditError> {
     let mu = Test::between(0.0).mu_of_errors(&scores, print);
     let found = Test::between(0.0).rates(&scores, flag);
     let reason = if sensitivity > 1.0 + 1e-11 {
-        Some(format!("integer sums of the worlds differ by {sensitivity:.4} times the declared sensitivity"))
+        Some(format!("integer sums of the neighbours differ by {sensitivity:.4} times the declared sensitivity"))
     } else if claim.profile.iter().any(|(epsilon, delta)| found.excess(*epsilon, *delta) > 0.0) {
-        Some("the likelihood ratio accuses the right world more often than the claim allows".to_owned())
+        Some("the likelihood ratio accuses the right data set more often than the claim allows".to_owned())
     } else {
         None
     };
@@ -134,11 +134,11 @@ impl Stage {
         Ok(Self { mechanism: mechanism.map_err(|_| AuditError::Broken("a sum of cells"))?, relation })
     }
 
-    /// One release: a crowd, and the unit of this pair in this world, which is absent from the second one under add-remove. A third world has no units.
-    fn release<N: NoiseSource>(&self, place: usize, world: usize, noise: &N, number: u32) -> Result<Vec<i64>, AuditError> {
+    /// One release: a background, and the unit of this pair in this data set, which is absent from the second one under add-remove. A third data set has no units.
+    fn release<N: NoiseSource>(&self, place: usize, data_set: usize, noise: &N, number: u32) -> Result<Vec<i64>, AuditError> {
         let mut units: Vec<Entries> = vec![vec![(0, 0.5)], vec![(3, CLIP)], vec![(1, 0.1), (4, -0.3)]];
         let [first, second] = pairs().swap_remove(place);
-        match (world, self.relation) {
+        match (data_set, self.relation) {
             (0, _) => units.insert(1, first),
             (1, Relation::ReplaceOne) => units.insert(1, second),
             (1, Relation::AddRemove) => {}
@@ -163,9 +163,9 @@ impl Stage {
         Ok(released.map_err(|_| AuditError::Broken("a release of cells"))?.into_inner().values)
     }
 
-    /// What the two worlds sum without noise: with the same seed it is the difference from the release of no units.
+    /// What the two neighbours sum without noise: with the same seed it is the difference from the release of no units.
     fn sums(&self, place: usize) -> Result<[Vec<f64>; 2], AuditError> {
-        let [first, second, nothing] = [0, 1, 2].map(|world| self.release(place, world, &SeededNoise::new(7), 0));
+        let [first, second, nothing] = [0, 1, 2].map(|data_set| self.release(place, data_set, &SeededNoise::new(7), 0));
         let nothing = nothing?;
         #[allow(clippy::cast_precision_loss, reason = "a few terms of at most 2^31 steps")]
         let exact = |values: Vec<i64>| values.iter().zip(&nothing).map(|(a, b)| (a - b) as f64).collect::<Vec<_>>();

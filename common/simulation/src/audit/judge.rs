@@ -5,9 +5,9 @@
 //! not cry wolf over years of runs: all flags that may be raised in [`MOST_RUNS`](super::MOST_RUNS) runs of [`MOST_ROWS`](super::MOST_ROWS) rows are wrong with
 //! probability [`FALSE_FLAGS`](super::FALSE_FLAGS) together.
 //!
-//! # Looks
+//! # Comparisons
 //! A row is looked at in two ways, each with an error of its own. Where its law is known, all runs are counted with the likelihood ratio at threshold 0, which no
-//! data has chosen; without sampling its errors in both worlds together bound μ, and that is the one figure that is printed. And on one half of the runs a score (the likelihood ratio, or Fisher's direction) and a threshold are chosen, which the other
+//! data has chosen; without sampling its errors in both neighbours together bound μ, and that is the one figure that is printed. And on one half of the runs a score (the likelihood ratio, or Fisher's direction) and a threshold are chosen, which the other
 //! half is counted with: that finds what the law does not expect, as a coordinate without noise.
 
 use dp_pvi_accounting::{Delta, DiscreteGaussian, DpEvent, Epsilon, Relation, Terms};
@@ -43,11 +43,11 @@ pub struct Bounds {
     pub epsilon: f64,
     /// No smaller μ.
     pub mu: f64,
-    /// μ of these two worlds, computed from what they sum without noise; where the law is known and nothing is sampled.
+    /// μ of these two neighbours, computed from what they sum without noise; where the law is known and nothing is sampled.
     pub law: Option<f64>,
-    /// No pair of worlds has a larger μ than this; where that is known to be below the claim.
+    /// No pair of neighbours has a larger μ than this; where that is known to be below the claim.
     pub reachable: Option<f64>,
-    /// The share of the declared sensitivity by which the worlds' integer sums differ; where the law is known.
+    /// The share of the declared sensitivity by which the neighbours' integer sums differ; where the law is known.
     pub sensitivity: Option<f64>,
 }
 
@@ -123,7 +123,7 @@ fn plan(events: &[DpEvent], relation: Relation) -> Option<Plan> {
     Some(plan)
 }
 
-/// The share of the claimed μ that no pair of worlds exceeds, where it is below 1. Under replace-one 2C is charged for terms u and v of norm at most C, and
+/// The share of the claimed μ that no pair of neighbours exceeds, where it is below 1. Under replace-one 2C is charged for terms u and v of norm at most C, and
 /// ‖u − v‖² ≤ 2C² − 2⟨u, v⟩: where an inner product is at least −κC², the share is √((1 + κ)/2).
 ///
 /// * *Natural gradients*: the first visit sums Gram matrices, which are positive semidefinite; the trace of a product of two of them is not negative. So κ = 0 there:
@@ -191,11 +191,11 @@ pub(super) struct Verdict {
 /// Figures of a row that are printed, where μ is not bounded by the known law: ε and μ of fitted tests, and ε of the likelihood ratio.
 const PRINTED: usize = 3;
 /// Looks at a row that may raise a flag.
-const LOOKS: usize = 2;
+const COMPARISONS: usize = 2;
 
 impl Runs {
-    pub(super) fn new(claim: Claim, law: Option<&Law>, case: &Case, worlds: &[Vec<Run>; 2]) -> Self {
-        let vectors = worlds.each_ref().map(|runs| runs.iter().map(|run| numbers(&run.visits)).collect::<Vec<_>>());
+    pub(super) fn new(claim: Claim, law: Option<&Law>, case: &Case, neighbours: &[Vec<Run>; 2]) -> Self {
+        let vectors = neighbours.each_ref().map(|runs| runs.iter().map(|run| numbers(&run.visits)).collect::<Vec<_>>());
         let halves = |values: &[f64]| {
             let (choose, count) = values.split_at(values.len() / 2);
             [Scores::new(choose.to_vec()), Scores::new(count.to_vec())]
@@ -206,7 +206,7 @@ impl Runs {
         };
         let mut fitted = Vec::new();
         let scores = |runs: &[Run]| runs.iter().map(|run| run.score).collect::<Option<Vec<_>>>();
-        let known = scores(&worlds[0]).zip(scores(&worlds[1])).map(|(first, second)| [first, second]);
+        let known = scores(&neighbours[0]).zip(scores(&neighbours[1])).map(|(first, second)| [first, second]);
         if let Some([first, second]) = &known {
             fitted.push(transposed(first, second));
         }
@@ -218,15 +218,15 @@ impl Runs {
         Self {
             reachable: claim.mu.zip(reachable_share(case)).map(|(mu, share)| mu * share),
             claim,
-            trials: u32::try_from(worlds[0].len()).unwrap_or(u32::MAX),
-            known: known.map(|worlds| worlds.map(Scores::new)),
+            trials: u32::try_from(neighbours[0].len()).unwrap_or(u32::MAX),
+            known: known.map(|neighbours| neighbours.map(Scores::new)),
             fitted,
             law: law.and_then(Law::mu),
-            sensitivity: law.zip(worlds[0].first()).map(|(law, run)| law.sensitivity(&run.visits, case.relation)),
+            sensitivity: law.zip(neighbours[0].first()).map(|(law, run)| law.sensitivity(&run.visits, case.relation)),
         }
     }
 
-    /// Runs of each world.
+    /// Runs of each data set.
     pub(super) fn trials(&self) -> u32 {
         self.trials
     }
@@ -251,9 +251,9 @@ impl Runs {
 
     /// Counts: `rows` rows are printed together.
     pub(super) fn judge(&self, rows: usize) -> Result<Verdict, AuditError> {
-        let share = |total: f64, looks: usize| ErrorRate::new(total).map(|total| total.shared_by(looks));
+        let share = |total: f64, comparisons: usize| ErrorRate::new(total).map(|total| total.shared_by(comparisons));
         let printed = if self.law.is_some() { 1 } else { PRINTED };
-        let (Some(print), Some(flag)) = (share(0.05, printed * rows), share(FALSE_FLAGS, LOOKS * MOST_ROWS * MOST_RUNS)) else {
+        let (Some(print), Some(flag)) = (share(0.05, printed * rows), share(FALSE_FLAGS, COMPARISONS * MOST_ROWS * MOST_RUNS)) else {
             return Err(AuditError::Broken("an error rate"));
         };
         let delta = self.claim.delta;
@@ -275,11 +275,11 @@ impl Runs {
         let excess = |rates: Rates| self.claim.profile.iter().map(|(e, d)| rates.excess(*e, *d)).fold(f64::NEG_INFINITY, f64::max);
         let refuted = |rates: Option<Rates>| rates.is_some_and(|rates| excess(rates) > 0.0);
         let reason = if let Some(share) = beyond {
-            Some(format!("integer sums of the worlds differ by {share:.4} times the declared sensitivity"))
+            Some(format!("integer sums of the neighbours differ by {share:.4} times the declared sensitivity"))
         } else if refuted(known(flag)) {
-            Some("the likelihood ratio accuses the right world more often than the claim allows".to_owned())
+            Some("the likelihood ratio accuses the right data set more often than the claim allows".to_owned())
         } else if refuted(self.fitted(flag, &excess)) {
-            Some("a fitted test accuses the right world more often than the claim allows".to_owned())
+            Some("a fitted test accuses the right data set more often than the claim allows".to_owned())
         } else {
             None
         };

@@ -1,9 +1,9 @@
-//! What the runs of a row would release without noise, and the likelihood ratio of its two worlds where that decides it.
+//! What the runs of a row would release without noise, and the likelihood ratio of its two neighbours where that decides it.
 //!
-//! A visit that releases one lattice sum releases a + noise in the first world and b + noise in the second. Both are found by running the shipped update with
+//! A visit that releases one lattice sum releases a + noise in the first data set and b + noise in the second. Both are found by running the shipped update with
 //! a seeded stream of noise, and taking the noise of that stream away: it cancels to the last bit. They are the same in every run where the site keeps
 //! nothing, or noise-free state only, because λ is decided before; other streams of noise check that. Where a site keeps what it released, they are
-//! found anew for every run, from the state with which each of its visits began. Under sampling the crowd is silent, and a and b are the terms of
+//! found anew for every run, from the state with which each of its visits began. Under sampling the background is silent, and a and b are the terms of
 //! the canary and of its opposite (0 where it is absent) when its coin says that it is in the sample.
 //!
 //! With f(y; v) = ln(1 − q + q exp((⟨y, v⟩ − |v|²/2)/s²)), q = 1 where nothing is sampled, the score Σ f(y; a) − f(y; b) is then the logarithm of the
@@ -15,7 +15,7 @@ use dp_pvi_names::Payload;
 use dp_pvi_posterior::task::SiteStateForm;
 
 use super::AuditError;
-use super::canary::Worlds;
+use super::canary::Neighbours;
 use super::play::{Stage, Visit};
 use crate::noise::SeededNoise;
 
@@ -57,30 +57,30 @@ pub(super) fn follows(stage: &Stage<'_>) -> bool {
 }
 
 impl Law {
-    /// The law of these worlds; `None` where visits release something else than one sum, or it is not the same in every run. Where it follows from what
-    /// was released, noise included, it is that of the run among some in which the worlds are furthest apart: everybody sees which run it was.
-    pub(super) fn of(stage: &Stage<'_>, worlds: &Worlds) -> Result<Option<Self>, AuditError> {
+    /// The law of these neighbours; `None` where visits release something else than one sum, or it is not the same in every run. Where it follows from what
+    /// was released, noise included, it is that of the run among some in which the neighbours are furthest apart: everyone sees which run it was.
+    pub(super) fn of(stage: &Stage<'_>, neighbours: &Neighbours) -> Result<Option<Self>, AuditError> {
         if follows(stage) {
             let mut furthest: Option<Self> = None;
             for seed in 0..RUNS {
-                let run = stage.play(&worlds.asked, &worlds.first, &worlds.silent, &SeededNoise::new(seed.into()), 0)?;
-                let Some(law) = Self::following(stage, worlds, 0, &run)? else { return Ok(None) };
+                let run = stage.play(&neighbours.asked, &neighbours.first, &neighbours.silent, &SeededNoise::new(seed.into()), 0)?;
+                let Some(law) = Self::following(stage, neighbours, 0, &run)? else { return Ok(None) };
                 if furthest.as_ref().is_none_or(|known| law.mu() > known.mu()) {
                     furthest = Some(law);
                 }
             }
             return Ok(furthest);
         }
-        Self::of_runs(stage, worlds, 0)
+        Self::of_runs(stage, neighbours, 0)
     }
 
     /// Whether other streams of noise give the same law, or it is found for every run anyway.
-    pub(super) fn is_stable(&self, stage: &Stage<'_>, worlds: &Worlds) -> Result<bool, AuditError> {
+    pub(super) fn is_stable(&self, stage: &Stage<'_>, neighbours: &Neighbours) -> Result<bool, AuditError> {
         if follows(stage) || self.0.iter().any(|step| step.rate < 1.0) {
             return Ok(true);
         }
         for seed in 1..CHECKS {
-            let Some(other) = Self::of_runs(stage, worlds, seed)? else { return Ok(false) };
+            let Some(other) = Self::of_runs(stage, neighbours, seed)? else { return Ok(false) };
             let close = |(mine, other): (&Step, &Step)| {
                 [distance(&mine.first, &other.first), distance(&mine.second, &other.second)]
                     .iter()
@@ -94,12 +94,12 @@ impl Law {
     }
 
     /// The law of runs from this number on: one of them, or as many as it takes for a sample with the canary.
-    fn of_runs(stage: &Stage<'_>, worlds: &Worlds, number: u32) -> Result<Option<Self>, AuditError> {
+    fn of_runs(stage: &Stage<'_>, neighbours: &Neighbours, number: u32) -> Result<Option<Self>, AuditError> {
         let mut steps: Vec<Step> = Vec::new();
         for number in number..number + SEEDS {
             let noise = SeededNoise::new(number.into());
-            let play = |units| stage.play(&worlds.asked, units, &worlds.silent, &noise, number);
-            let [first, second] = [play(&worlds.first)?, play(&worlds.second)?];
+            let play = |units| stage.play(&neighbours.asked, units, &neighbours.silent, &noise, number);
+            let [first, second] = [play(&neighbours.first)?, play(&neighbours.second)?];
             let mut sampled = false;
             for (visit, (of_first, of_second)) in (0u32..).zip(first.iter().zip(&second)) {
                 let (Payload::Lattice(a), Payload::Lattice(b)) = (&of_first.released, &of_second.released) else { return Ok(None) };
@@ -126,15 +126,17 @@ impl Law {
         Ok(Some(Self(steps)))
     }
 
-    /// The law of a run of this number, given the state with which each visit began. That is public, and so the same in both worlds. A layout of shards
+    /// The law of a run of this number, given the state with which each visit began. That is public, and so the same in both neighbours. A layout of shards
     /// follows from the number: no more than what an attacker may know, as the claim holds for every layout.
-    pub(super) fn following(stage: &Stage<'_>, worlds: &Worlds, number: u32, run: &[Visit]) -> Result<Option<Self>, AuditError> {
+    pub(super) fn following(stage: &Stage<'_>, neighbours: &Neighbours, number: u32, run: &[Visit]) -> Result<Option<Self>, AuditError> {
         let noise = SeededNoise::new(0);
         let mut steps = Vec::with_capacity(run.len());
         for (visit, seen) in (0u32..).zip(run) {
             let state = seen.state.as_deref().unwrap_or(&[]);
-            let again = |units| stage.again(&worlds.asked, units, &noise, number, (visit, state));
-            let (Payload::Lattice(a), Payload::Lattice(b)) = (again(&worlds.first)?, again(&worlds.second)?) else { return Ok(None) };
+            let again = |units| stage.again(&neighbours.asked, units, &noise, number, (visit, state));
+            let (Payload::Lattice(a), Payload::Lattice(b)) = (again(&neighbours.first)?, again(&neighbours.second)?) else {
+                return Ok(None);
+            };
             let Some(step) = step(stage, &seen.event, &noise, (number, visit), [&a.values, &b.values])? else { return Ok(None) };
             steps.push(step);
         }
@@ -156,13 +158,13 @@ impl Law {
         self.0.iter().zip(visits).map(of).sum()
     }
 
-    /// μ of this pair of worlds, where nothing is sampled.
+    /// μ of this pair of neighbours, where nothing is sampled.
     pub(super) fn mu(&self) -> Option<f64> {
         let square = |step: &Step| (distance(&step.first, &step.second) / step.scale).powi(2);
         self.0.iter().all(|step| step.rate >= 1.0).then(|| self.0.iter().map(square).sum::<f64>().sqrt())
     }
 
-    /// The largest share of a visit's declared sensitivity by which the noise-free integer sums of the worlds differ: above 1 the claim is
+    /// The largest share of a visit's declared sensitivity by which the noise-free integer sums of the neighbours differ: above 1 the claim is
     /// false, without any doubt.
     pub(super) fn sensitivity(&self, visits: &[Visit], relation: Relation) -> f64 {
         let share = |(step, visit): (&Step, &Visit)| {
@@ -173,7 +175,7 @@ impl Law {
     }
 }
 
-/// The law of a visit from what it released in the two worlds with this noise: (number, visit) says where that was drawn.
+/// The law of a visit from what it released in the two neighbours with this noise: (number, visit) says where that was drawn.
 fn step(
     stage: &Stage<'_>,
     event: &DpEvent,

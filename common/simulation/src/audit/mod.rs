@@ -1,25 +1,25 @@
-//! Evidence by one command: `dp-pvi-sim audit` runs the shipped updates with the secure noise source on neighbouring worlds, and holds what an attack
+//! Evidence by one command: `dp-pvi-sim audit` runs the shipped updates with the secure noise source on neighbouring data sets, and holds what an attack
 //! can prove beside what the accountant claims.
 //!
 //! For every combination that a task may name (module `registry`) two neighbouring data sets are made around a canary (`canary`), a site with a ledger in
-//! memory answers all visits of the task in either world, many times (`play`), and two tests accuse one of the worlds (`judge`); where the law of
+//! memory answers all visits of the task in either data set, many times (`play`), and two tests accuse one of the neighbours (`judge`); where the law of
 //! what is released is known (`law`), one of them is the likelihood ratio. The claim is the price of the very events that the permits were for. Three rows look
 //! at premises of the claims that no such test can see (`premise`): that a term never leaves its integer bound, that coins are fresh, and that an epoch holds every unit once.
 //! Two more rows are sums of cells, by the gate's mechanism alone (`cells`).
 //!
-//! A bound above the claim is flagged. A bound far below it is no news where the statistics of the worlds' difference are weak (the fit of several steps, of
+//! A bound above the claim is flagged. A bound far below it is no news where the statistics of the neighbours' difference are weak (the fit of several steps, of
 //! which the last point alone is seen) or where no two records reach the declared sensitivity (second moments have one sign): `law` is then the μ
 //! of this very pair, and `reachable` that of the worst one where it has been derived.
 //!
-//! Whether the audit sees a fault is tried with faults to order: with the feature `planted-bugs`, `audit --planted` plants each of
-//! `dp_pvi_privacy::planted` in turn.
+//! Whether the audit sees a fault is tried with faults to order: with the feature `fault-injection`, `audit --injected-faults` injects each of
+//! `dp_pvi_privacy::injected` in turn.
 
 mod canary;
 mod cells;
+#[cfg(feature = "fault-injection")]
+pub mod injected;
 mod judge;
 mod law;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
 mod play;
 mod premise;
 mod registry;
@@ -36,7 +36,7 @@ use dp_pvi_privacy::ledger::LedgerError;
 use dp_pvi_privacy::noise::NoRandomness;
 use serde::Serialize;
 
-use self::canary::{Worlds, worlds};
+use self::canary::{Neighbours, neighbours};
 pub use self::judge::{Bounds, Claim};
 use self::judge::{Runs, Verdict};
 use self::law::Law;
@@ -86,7 +86,7 @@ pub enum AuditError {
 pub struct Row {
     /// What was audited.
     pub name: String,
-    /// Runs of each world.
+    /// Runs of each data set.
     pub trials: u32,
     /// What is claimed.
     pub claim: Option<Claim>,
@@ -127,13 +127,13 @@ impl Display for Row {
 /// Rows as a table in Markdown.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
-    let head = "| update | model | neighbours | seen | runs | epsilon, proved and claimed | mu, proved and claimed | mu of these two worlds | share of the claimed mu |\n\
+    let head = "| update | model | neighbours | seen | runs | epsilon, proved and claimed | mu, proved and claimed | mu of these two neighbours | share of the claimed mu |\n\
                 |---|---|---|---|---|---|---|---|---|\n";
     rows.iter().fold(head.to_owned(), |table, row| table + &row.markdown() + "\n")
 }
 
 impl Row {
-    /// A line of a table. A name that is not of four parts stands in the first column.
+    /// A line of a table. A name that is not of four parts is in the first column.
     fn markdown(&self) -> String {
         let mut cells: Vec<String> = self.name.split(" | ").map(str::to_owned).collect();
         cells.resize(4, String::new());
@@ -162,7 +162,7 @@ impl Row {
     }
 }
 
-/// Audits these cases with so many runs of each world, and the premises that all of them share, with the sums of cells. `done` is called with every row as soon as it is known; the
+/// Audits these cases with so many runs of each data set, and the premises that all of them share, with the sums of cells. `done` is called with every row as soon as it is known; the
 /// error of the bounds is shared by all of them.
 ///
 /// # Errors
@@ -188,11 +188,11 @@ pub fn audit(cases: &[Case], trials: u32, mut done: impl FnMut(&Row)) -> Result<
     Ok(rows)
 }
 
-/// Runs a case in both worlds.
+/// Runs a case in both neighbours.
 fn collect(case: &Case, trials: u32) -> Result<Runs, AuditError> {
     let stage = Stage::new(case)?;
-    let (worlds, law) = worst_worlds(case, &stage)?;
-    let runs = play_all(&stage, &worlds, law.as_ref(), runs_of(case, trials))?;
+    let (neighbours, law) = worst_neighbours(case, &stage)?;
+    let runs = play_all(&stage, &neighbours, law.as_ref(), runs_of(case, trials))?;
     let events = |run: &[Visit]| run.iter().map(|visit| visit.event.clone()).collect::<Vec<DpEvent>>();
     let Some(charged) = runs[0].first().map(|run| events(&run.visits)) else { return Err(AuditError::Broken("no runs")) };
     let claim = Claim::of(&charged, case.relation, case.task.privacy.delta)?;
@@ -205,7 +205,7 @@ fn collect(case: &Case, trials: u32) -> Result<Runs, AuditError> {
 /// No row has fewer runs, if so many are asked for.
 const LEAST: u32 = 40;
 
-/// Runs of each world of a row, of so many that were asked for. One vector of an aggregated sum is what a site sends under local trust with other numbers, so a
+/// Runs of each data set of a row, of so many that were asked for. One vector of an aggregated sum is what a site sends under local trust with other numbers, so a
 /// quarter will do. Fits of shards that have no closed form take long: a quarter, and a sixteenth where the likelihood is integrated numerically.
 fn runs_of(case: &Case, trials: u32) -> u32 {
     let view = if case.view == View::Alone { 4 } else { 1 };
@@ -217,28 +217,28 @@ fn runs_of(case: &Case, trials: u32) -> u32 {
     (trials / (view * fit)).max(LEAST).min(trials)
 }
 
-/// The pair of worlds that are furthest apart, among the scenes of a row, and their law.
-fn worst_worlds(case: &Case, stage: &Stage<'_>) -> Result<(Worlds, Option<Law>), AuditError> {
+/// The pair of neighbours that are furthest apart, among the scenes of a row, and their law.
+fn worst_neighbours(case: &Case, stage: &Stage<'_>) -> Result<(Neighbours, Option<Law>), AuditError> {
     let mut tried = Vec::new();
     for scene in scenes(case) {
-        let worlds = worlds(case, &scene);
-        let law = Law::of(stage, &worlds)?;
-        tried.push((law.as_ref().and_then(Law::mu).unwrap_or(0.0), worlds, law));
+        let neighbours = neighbours(case, &scene);
+        let law = Law::of(stage, &neighbours)?;
+        tried.push((law.as_ref().and_then(Law::mu).unwrap_or(0.0), neighbours, law));
     }
     // The first among equals: a scene that comes later is taken only where it is clearly worse.
     tried.sort_by(|(a, ..), (b, ..)| (100.0 * b).round().total_cmp(&(100.0 * a).round()));
     // A law that is not the same in every run is still a score, if there is none that is.
     let mut best = 0;
-    for (place, (_, worlds, law)) in tried.iter().enumerate() {
+    for (place, (_, neighbours, law)) in tried.iter().enumerate() {
         if let Some(law) = law
-            && law.is_stable(stage, worlds)?
+            && law.is_stable(stage, neighbours)?
         {
             best = place;
             break;
         }
     }
-    let (_, worlds, law) = tried.into_iter().nth(best).ok_or(AuditError::Broken("no scene"))?;
-    Ok((worlds, law))
+    let (_, neighbours, law) = tried.into_iter().nth(best).ok_or(AuditError::Broken("no scene"))?;
+    Ok((neighbours, law))
 }
 
 /// A run, and its likelihood ratio where that is known.
@@ -247,19 +247,19 @@ struct Run {
     score: Option<f64>,
 }
 
-/// These runs of both worlds, on all processors.
-fn play_all(stage: &Stage<'_>, worlds: &Worlds, law: Option<&Law>, count: u32) -> Result<[Vec<Run>; 2], AuditError> {
+/// These runs of both neighbours, on all processors.
+fn play_all(stage: &Stage<'_>, neighbours: &Neighbours, law: Option<&Law>, count: u32) -> Result<[Vec<Run>; 2], AuditError> {
     let threads = u32::try_from(processors()).unwrap_or(1).clamp(1, count.max(1));
     let scored = |number: u32, visits: Vec<Visit>| {
         let score = match law {
-            Some(_) if law::follows(stage) => Law::following(stage, worlds, number, &visits)?.map(|law| law.score(&visits)),
+            Some(_) if law::follows(stage) => Law::following(stage, neighbours, number, &visits)?.map(|law| law.score(&visits)),
             Some(law) => Some(law.score(&visits)),
             None => None,
         };
         Ok::<_, AuditError>(Run { visits, score })
     };
     let played = |number: u32| {
-        let [first, second] = pair(stage, worlds, &SecureNoise, number)?;
+        let [first, second] = pair(stage, neighbours, &SecureNoise, number)?;
         Ok([scored(2 * number, first)?, scored(2 * number + 1, second)?])
     };
     let parts = std::thread::scope(|scope| {

@@ -20,7 +20,7 @@ use dp_pvi_privacy::sampler::DiscreteGaussianSampler;
 use dp_pvi_privacy::{Ledger, NoiseSource, Pending, Purpose, SecureNoise, SiteState, Units};
 
 use super::AuditError;
-use super::canary::Worlds;
+use super::canary::Neighbours;
 use super::registry::{Case, View};
 use crate::federation;
 use crate::noise::SeededNoise;
@@ -30,7 +30,7 @@ use dp_pvi_unsealed::{Sealed, Unsealed};
 pub(super) struct Stage<'a> {
     pub(super) task: &'a ResolvedTask,
     view: View,
-    /// λ of every visit for which the worlds name none.
+    /// λ of every visit for which the neighbours name none.
     lambda: Vec<f64>,
     prices: Prices,
 }
@@ -130,8 +130,8 @@ impl<'a> Stage<'a> {
             let mut noise = vec![0; total.len()];
             let release = ReleaseId { run: run(number), client: client(site)?, round: visit };
             sampler.fill(&mut source.stream(&release, 0, Purpose::Noise)?, &mut noise).map_err(|_| AuditError::Broken("seeded noise"))?;
-            #[cfg(feature = "planted-bugs")]
-            dp_pvi_privacy::planted::spoil(&mut noise);
+            #[cfg(feature = "fault-injection")]
+            dp_pvi_privacy::injected::spoil(&mut noise);
             total.iter_mut().zip(noise).for_each(|(total, x)| *total = total.wrapping_add(x));
         }
         Ok(total)
@@ -247,9 +247,14 @@ impl Site {
     }
 }
 
-/// Runs in both worlds at once.
-pub(super) fn pair<N: NoiseSource>(stage: &Stage<'_>, worlds: &Worlds, noise: &N, number: u32) -> Result<[Vec<Visit>; 2], AuditError> {
-    let first = stage.play(&worlds.asked, &worlds.first, &worlds.silent, noise, 2 * number)?;
-    let second = stage.play(&worlds.asked, &worlds.second, &worlds.silent, noise, 2 * number + 1)?;
+/// Runs in both neighbours at once.
+pub(super) fn pair<N: NoiseSource>(
+    stage: &Stage<'_>,
+    neighbours: &Neighbours,
+    noise: &N,
+    number: u32,
+) -> Result<[Vec<Visit>; 2], AuditError> {
+    let first = stage.play(&neighbours.asked, &neighbours.first, &neighbours.silent, noise, 2 * number)?;
+    let second = stage.play(&neighbours.asked, &neighbours.second, &neighbours.silent, noise, 2 * number + 1)?;
     Ok([first, second])
 }

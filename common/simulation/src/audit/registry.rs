@@ -4,7 +4,7 @@
 //! trust, and what the resolver of tasks accepts is a row. [`missing`] compares the rows with the names that the resolver knows, so that a
 //! model or update that was added without an entry there is found.
 //!
-//! The tasks are small and ask for little noise (ε = [`EPSILON`] over all visits): the worlds of a canary are then a few standard deviations apart,
+//! The tasks are small and ask for little noise (ε = [`EPSILON`] over all visits): the neighbours of a canary are then a few standard deviations apart,
 //! where a few hundred runs show a factor of two in noise or sensitivity. The mechanisms are the same at every ε.
 
 use std::fmt::{Display, Formatter};
@@ -25,7 +25,7 @@ pub enum View {
     Message,
     /// The unmasked sum of the honest sites, under aggregated trust.
     Sum,
-    /// Its own vector, under aggregated trust, with everybody else's known.
+    /// Its own vector, under aggregated trust, with everyone else's known.
     Alone,
 }
 
@@ -43,7 +43,7 @@ pub struct Case {
     /// The task.
     pub task: ResolvedTask,
     pub(super) records: Records,
-    /// Only scenes whose two worlds differ by the same in every visit: a fault that spans visits adds up there.
+    /// Only scenes whose two neighbours differ by the same in every visit: a fault that spans visits adds up there.
     pub(super) steady: bool,
 }
 
@@ -112,7 +112,7 @@ pub fn cases(wanted: Option<&str>) -> Vec<Case> {
 }
 
 /// The rows of this very entry and model under local trust. No other task is resolved.
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "fault-injection")]
 pub(super) fn local(update: &str, model: &str) -> Vec<Case> {
     let pairs = pairs().filter(|(of, with)| of.name == update && with.name == model);
     pairs

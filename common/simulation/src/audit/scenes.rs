@@ -1,7 +1,7 @@
-//! Which worlds are tried for a row: who the canary is, who stands beside it, and what the server asks.
+//! Which neighbours are tried for a row: who the canary is, who is beside it, and what the server asks.
 //!
 //! A canary is one privacy unit of one or many records. Nothing promises that a unit keeps to the schema, so neither does a canary. Of all scenes of a
-//! row the one is played whose worlds are furthest apart (`super::worst_worlds`).
+//! row the one is played whose neighbours are furthest apart (`super::worst_neighbours`).
 //!
 //! Where a term has blocks that are clipped one by one, a canary must fill all of them, and its opposite must fill them the other way round. Residuals have
 //! two signs, so first moments do. Second moments and precisions of a site that was just met have one: there the server helps. A method that
@@ -18,13 +18,13 @@ pub(super) type Record = (Vec<f64>, f64);
 /// A unit.
 pub(super) type Unit = Vec<Record>;
 
-/// A canary, its opposite, and the world that they are put into.
+/// A canary, its opposite, and the data set that they are put into.
 #[derive(Debug, Clone)]
 pub(super) struct Scene {
     pub(super) canary: Unit,
     /// In the canary's place, under replace-one.
     pub(super) opposite: Unit,
-    pub(super) crowd: Vec<Unit>,
+    pub(super) background: Vec<Unit>,
     /// λ of the visits, in turn; none: that with which the task begins.
     pub(super) asked: Vec<Vec<f64>>,
 }
@@ -35,9 +35,9 @@ const COPIES: usize = 40;
 const SHORT: (usize, f64) = (400, 0.05);
 /// About σ√ν of the robust regression: an error of this size has the longest gradient.
 const ROBUST: f64 = 1.4;
-/// Units of a crowd.
-const CROWD: usize = 7;
-/// Units of a crowd that opposes the canary, for each of a few shards: one layout in some thousands leaves a shard without any.
+/// Units of a background.
+const BACKGROUND: usize = 7;
+/// Units of a background that opposes the canary, for each of a few shards: one layout in some thousands leaves a shard without any.
 const OPPONENTS: usize = 8;
 
 /// The scenes of a row.
@@ -46,7 +46,7 @@ pub(super) fn scenes(case: &Case) -> Vec<Scene> {
     let event = format!("{:?}", case.task.visit_event(0));
     if ["PoissonSampled", "RandomAllocation"].iter().any(|sampling| event.contains(sampling)) {
         // What others add would be one more unknown.
-        return vec![on.plain(vec![Unit::new(); CROWD])];
+        return vec![on.plain(vec![Unit::new(); BACKGROUND])];
     }
     match &case.task.update {
         UpdateSpec::Shards(spec) => {
@@ -56,7 +56,7 @@ pub(super) fn scenes(case: &Case) -> Vec<Scene> {
                 let pair = |long| on.between(on.crossed(false, (COPIES, 0.3), Some(long)), on.crossed(true, (COPIES, 0.3), Some(long)));
                 scenes.extend([2.0, 4.0].map(pair));
             }
-            // What shards start from may move all of them: from crowds that say nothing to crowds that the clip shortens.
+            // What shards start from may move all of them: from backgrounds that say nothing to backgrounds that the clip shortens.
             let targets: &[f64] = if case.model.starts_with("linear-regression") { &[0.0, 1.0, 2.0, 3.0, 4.0, 8.0, 32.0] } else { &[] };
             scenes.extend(targets.iter().map(|target| on.alike(*target)));
             scenes
@@ -93,14 +93,14 @@ impl On<'_> {
 
     /// These two among units that say nothing.
     fn between(&self, canary: Unit, opposite: Unit) -> Scene {
-        Scene { canary, opposite, crowd: vec![Unit::new(); CROWD], asked: Vec::new() }
+        Scene { canary, opposite, background: vec![Unit::new(); BACKGROUND], asked: Vec::new() }
     }
 
     /// A target that is as far off as the model can tell, on one side or the other.
     fn target(&self, opposite: bool) -> f64 {
         match self.case.records {
             Records::Classes => f64::from(u8::from(!opposite)),
-            // An event early, or none for long. Where the shape is learned, a time near 0 says most about the shape, in both worlds.
+            // An event early, or none for long. Where the shape is learned, a time near 0 says most about the shape, in both neighbours.
             Records::Times => match opposite {
                 true => 10.0,
                 false if self.case.model.starts_with("weibull") => -0.5,
@@ -143,17 +143,17 @@ impl On<'_> {
         vec![record; COPIES]
     }
 
-    /// Four that say little, and three of many records: a rule that looks at the crowd to clip one unit moves all of them.
+    /// Four that say little, and three of many records: a rule that looks at the background to clip one unit moves all of them.
     fn mixed(&self) -> Vec<Unit> {
         let row = match self.case.records {
             Records::Documents | Records::Images => self.along(0, 1.0),
             _ => vec![1e-3; self.features],
         };
-        (0..CROWD).map(|k| if k < 4 { vec![(row.clone(), 1.0)] } else { self.many(false) }).collect()
+        (0..BACKGROUND).map(|k| if k < 4 { vec![(row.clone(), 1.0)] } else { self.many(false) }).collect()
     }
 
-    fn plain(&self, crowd: Vec<Unit>) -> Scene {
-        Scene { canary: self.many(false), opposite: self.many(true), crowd, asked: Vec::new() }
+    fn plain(&self, background: Vec<Unit>) -> Scene {
+        Scene { canary: self.many(false), opposite: self.many(true), background, asked: Vec::new() }
     }
 
     fn plain_and_crossed(&self) -> Vec<Scene> {
@@ -178,11 +178,11 @@ impl On<'_> {
     /// long as the target is large, points where the canary points, and a mean field fits it exactly.
     fn alike(&self, target: f64) -> Scene {
         let unit = |opposite| vec![(self.along(0, 0.3), self.target(opposite)); COPIES];
-        let crowd = vec![vec![(self.along(0, 0.1), target)]; CROWD];
-        Scene { canary: unit(false), opposite: unit(true), crowd, asked: Vec::new() }
+        let background = vec![vec![(self.along(0, 0.1), target)]; BACKGROUND];
+        Scene { canary: unit(false), opposite: unit(true), background, asked: Vec::new() }
     }
 
-    /// A crowd in every shard that pulls one way, and a canary that pulls more strongly the other way: with it and without it the result of its shard is
+    /// A background in every shard that pulls one way, and a canary that pulls more strongly the other way: with it and without it the result of its shard is
     /// as long as the clip allows, and points the other way.
     fn opposed(&self, shards: u32) -> Scene {
         // Long enough for the precisions to be at their bound in either case.
@@ -195,9 +195,9 @@ impl On<'_> {
         #[allow(clippy::cast_precision_loss, reason = "a hundred")]
         let opponent = |k: usize| vec![(self.along(0, weak * (1.0 + 1e-4 * k as f64)), 0.01 * self.target(true))];
         let whole_site = self.case.task.privacy.unit == PrivacyUnit::Site;
-        let crowd = if whole_site { Vec::new() } else { (0..OPPONENTS * shards as usize).map(opponent).collect() };
+        let background = if whole_site { Vec::new() } else { (0..OPPONENTS * shards as usize).map(opponent).collect() };
         let unit = |opposite| self.crossed(opposite, (COPIES, strong), None);
-        Scene { canary: unit(false), opposite: unit(true), crowd, asked: Vec::new() }
+        Scene { canary: unit(false), opposite: unit(true), background, asked: Vec::new() }
     }
 
     /// Points so far apart that each belongs to one component, and long enough for the clip.

@@ -1,4 +1,4 @@
-//! Processor time of this process, where the system tells it (Linux).
+//! Processor time of this process, on systems that report it (Linux).
 
 /// User and system time so far, of all threads, in seconds; `None` where it is not known.
 #[must_use]

@@ -215,7 +215,7 @@ impl Session {
         self.run_spoiled(seed, noise, threads, progress, |_| ())
     }
 
-    /// The same, with sites that somebody has changed: see [`super::liar`].
+    /// The same, with sites that someone has changed: see [`super::liar`].
     pub(super) fn run_spoiled<N: NoiseSource + Clone + 'static>(
         &self,
         seed: u64,

@@ -20,7 +20,7 @@ const SCHEMA: &str = include_str!("survival.toml");
 
 /// From when on in months, and the hazard a month of an untreated patient of 60 in stage I.
 const HAZARDS: [(f64, f64); 3] = [(0.0, 0.03), (6.0, 0.02), (18.0, 0.012)];
-/// Nobody is watched for longer.
+/// End of follow-up.
 const END: f64 = 60.0;
 /// Logarithms of hazard ratios, with the names that a formula `treated + age + stage` gives them.
 const RATIOS: [(&str, f64); 4] = [("treatedTRUE", -0.5), ("age", 0.45), ("stageII", 0.5), ("stageIII", 1.1)];

@@ -1,6 +1,6 @@
 //! Where the charge of a selection is written, before its first trial.
 //!
-//! A folder holds one ledger for the records of the experiment, whoever's they are: a selection charges every site the same event, and a record is
+//! A folder holds one ledger for the records of the experiment, whatever their origin: a selection charges every site the same event, and a record is
 //! at one site, so one row says what each record has spent. The folder belongs to these records as long as they are used: a second selection reads
 //! what the first one spent, also where its sites are other slices of the same files.
 
@@ -28,7 +28,7 @@ use dp_pvi_unsealed::Unsealed;
 pub enum Book {
     /// In the ledger of this folder, which is made where there is none.
     Folder(PathBuf),
-    /// In memory: whoever uses the records again has to count what was printed.
+    /// In memory: anyone who uses the records again has to count what was printed.
     Forgotten,
 }
 

@@ -189,14 +189,14 @@ mod tests {
 
     /// Decides as told, then always "no"; remembers the probability of what it decided.
     struct Path {
-        told: Vec<bool>,
+        answers: Vec<bool>,
         taken: Vec<bool>,
         probability: f64,
     }
 
     impl Coins for Path {
         fn toss(&mut self, numerator: u64, denominator: u64) -> bool {
-            let answer = self.told.get(self.taken.len()).copied().unwrap_or(false);
+            let answer = self.answers.get(self.taken.len()).copied().unwrap_or(false);
             self.taken.push(answer);
             let yes = numerator as f64 / denominator as f64;
             self.probability *= if answer { yes } else { 1.0 - yes };
@@ -207,9 +207,9 @@ mod tests {
     /// Probabilities of all ends of an attempt, by walking through every decision up to a depth; the last number is what was not walked.
     fn law(depth: usize, attempt: impl Fn(&mut Path) -> Option<u64>) -> (BTreeMap<Option<u64>, f64>, f64) {
         let (mut open, mut law, mut left) = (vec![Vec::new()], BTreeMap::new(), 0.0);
-        while let Some(told) = open.pop() {
-            let known = told.len();
-            let mut path = Path { told, taken: Vec::new(), probability: 1.0 };
+        while let Some(answers) = open.pop() {
+            let known = answers.len();
+            let mut path = Path { answers, taken: Vec::new(), probability: 1.0 };
             let end = attempt(&mut path);
             *law.entry(end).or_insert(0.0) += path.probability;
             for position in known..path.taken.len() {

@@ -3,7 +3,7 @@
 use dp_pvi_posterior::task::UpdateSpec;
 use dp_pvi_simulation::audit::{Row, View, audit, cases, missing};
 
-/// Rows whose two worlds are less than nine tenths of the claimed μ apart although what they release has a known law: why is said in the guide
+/// Rows whose two neighbours are less than nine tenths of the claimed μ apart although what they release has a known law: why is said in the guide
 /// (`results/audit.md`). The number is what is reached.
 const FAR_FROM_THE_CLAIM: &[(&str, f64)] = &[
     ("vips | latent-dirichlet | replace-one", 0.66),
@@ -51,8 +51,8 @@ const FAR_FROM_THE_CLAIM: &[(&str, f64)] = &[
     ("virtual-clients, released | weibull-regression", 0.71),
 ];
 
-/// Every row that there is runs, and none is flagged. So few runs compare the integer sums of all worlds exactly, with state carried on, and prove no
-/// rate; rates are counted by the test below, by that of the planted bugs, and by the command.
+/// Every row that there is runs, and none is flagged. So few runs compare the integer sums of all neighbours exactly, with state carried on, and prove no
+/// rate; rates are counted by the test below, by that of the injected bugs, and by the command.
 #[test]
 fn no_claim_of_a_combination_in_twelve_is_refuted() {
     no_claim_is_refuted(12);
@@ -93,10 +93,10 @@ fn no_claim_is_refuted(step: usize) {
             assert!(law < reachable * (1.0 + 1e-6), "no pair should be further apart: {row}");
         }
     }
-    assert!(far.is_empty(), "worlds that are too near to each other:\n{}", far.join("\n"));
+    assert!(far.is_empty(), "neighbours that are too near to each other:\n{}", far.join("\n"));
 }
 
-/// μ of the two worlds of a row, and the claimed one.
+/// μ of the two neighbours of a row, and the claimed one.
 fn of_known_law(row: &Row) -> Option<(f64, f64)> {
     row.bounds.as_ref()?.law.zip(row.claim.as_ref()?.mu)
 }

@@ -124,7 +124,7 @@ fn an_aggregated_experiment_states_both_losses() {
         "--set",
         "task.privacy.epsilon=2",
     ];
-    // Under aggregated trust the bound stands in [aggregation].
+    // Under aggregated trust the bound is in [aggregation].
     std::fs::write(directory.path().join("sum.toml"), EXPERIMENT.replace("max_units = 1000000\n", "")).unwrap();
     let summary = |file: &str, more: &[&str]| lines(&run(directory.path(), file, &[&common, more].concat())).pop().unwrap();
     let (local, aggregated) = (summary("small.toml", &[]), summary("sum.toml", &trust));
@@ -186,7 +186,7 @@ fn an_asynchronous_experiment_runs_to_its_end() {
     assert_eq!(summary["client_updates"], 24);
     assert!(summary["epsilon"].as_f64().unwrap() <= 4.0);
     assert!(summary["test_log_likelihood_mean"].as_f64().unwrap() > -0.68, "{summary}");
-    // More rounds than a synchronous run would have: nobody waits for everybody.
+    // More rounds than a synchronous run would have: no one waits for everyone.
     assert!(lines.iter().filter(|line| line["kind"] == "round").count() > 2 * 10);
 }
 
@@ -240,7 +240,7 @@ fn a_private_choice_costs_what_it_says_and_tells_the_best_alone() {
     }
 }
 
-/// No seed that anybody knows takes part: the same command releases another posterior every time.
+/// No seed that anyone knows takes part: the same command releases another posterior every time.
 #[test]
 fn noise_and_coins_of_tune_come_from_the_operating_system() {
     let directory = directory();

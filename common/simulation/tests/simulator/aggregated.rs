@@ -11,14 +11,14 @@ use crate::support::{SCHEMA, boundless, check, client, complete};
 use dp_pvi_inference::methods::{self, Job};
 use dp_pvi_inference::records::RecordTable;
 use dp_pvi_names::{ClientId, Hash, ReleaseId};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::memory::MemoryStore;
 use dp_pvi_privacy::mechanism::{Message, ReleaseError, ShareSum, Summation, Summed};
 use dp_pvi_privacy::{Argument, Ledger, Permit, Units};
 use dp_pvi_protocol::aggregation::host::AggregationRecord;
 use dp_pvi_protocol::aggregation::summer::{SummerNode, SummerStores};
-use dp_pvi_protocol::aggregation::{Ask, SummerReply};
+use dp_pvi_protocol::aggregation::{SummerCall, SummerReply};
 use dp_pvi_protocol::coordinator::{Coordinator, Lack, Record, Stage};
 use dp_pvi_protocol::driver::DriveError;
 use dp_pvi_protocol::message::{RoundOutcome, RunEnd, RunOutcome};
@@ -88,7 +88,7 @@ impl Real {
 
 impl Compute for Real {
     fn train(&mut self, job: TrainJob) -> Visit {
-        // The very same release once more, under a permit of a ledger that nobody else has.
+        // The very same release once more, under a permit of a ledger that no one else has.
         let release = job.permit.release().clone();
         let (event, fallback) = (job.task.visit_event(job.visit).unwrap(), job.task.visit_fallback(job.visit).unwrap().unwrap());
         let mut spare =
@@ -182,7 +182,7 @@ fn equals_plain_sums(task: &ResolvedTask, records: &[Record], shares: &Shares) -
         }
         let sum: Vec<f64> = sum.iter().map(|&x| x as f64 * 2f64.powi(exponent)).collect();
         let sites = u32::try_from(included.len()).unwrap();
-        state = rule.apply(&state, &Arrived { visit: header.visit, sites, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit: header.visit, sites, sum: &sum }).state;
         assert!(state.iter().map(|x| x.to_bits()).eq(lambda.iter().map(|x| x.to_bits())), "round {}", header.round);
         rounds += 1;
     }
@@ -274,7 +274,7 @@ fn expected_statistics_aggregate() {
     }
 }
 
-/// The joint loss stands in the statement's ε, and beside it what is left if everybody else works together.
+/// The joint loss is in the statement's ε, and beside it what is left if everyone else works together.
 #[test]
 fn a_statement_names_the_fallback_beside_the_joint_loss() {
     let task = task(4, 0);
@@ -386,7 +386,7 @@ fn an_aggregated_run_is_suspended_and_goes_on_with_the_same_sums() {
 /// A site that says nothing draws three rounds out to their deadline. From then on no round waits for it, as long as the others are as many as a sum
 /// needs; it is in no sum, and the sums are those of the others. When it speaks again it is in them again.
 #[test]
-fn weakness_7_a_silent_site_under_aggregated_trust_is_not_waited_for() {
+fn a_silent_site_under_aggregated_trust_is_not_waited_for() {
     const ROUNDS: u32 = 90;
     let task = task(ROUNDS, 1);
     let (mut federation, shares) = federation(&task, 8);
@@ -422,8 +422,8 @@ fn weakness_7_a_silent_site_under_aggregated_trust_is_not_waited_for() {
     assert!(again.iter().any(|(outcome, has, _)| *has && *outcome == RoundOutcome::Complete), "{again:?}");
 }
 
-/// One liar among four: the sum is longer than four honest sites can make it. The round ends, and with it the run; the transcript lists nobody, and
-/// the reason, which names nobody, is a fact of the run that a restarted server still knows.
+/// One liar among four: the sum is longer than four honest sites can make it. The round ends, and with it the run; the transcript lists no one, and
+/// the reason, which names no one, is a fact of the run that a restarted server still knows.
 #[test]
 fn a_liar_under_aggregated_trust_ends_the_run_and_is_not_named() {
     let task = task(3, 0);
@@ -471,7 +471,7 @@ fn without_a_summer_no_round_opens_and_the_run_ends_with_a_name() {
     }
 }
 
-/// A site whose seed the summer cannot open, under a charter that allows nobody to be missing: the run ends, and everybody is told whose seed it was.
+/// A site whose seed the summer cannot open, under a charter that allows no one to be missing: the run ends, and everyone is told whose seed it was.
 #[test]
 fn a_site_whose_seed_cannot_be_opened_is_named_in_the_outcome() {
     let task = task(2, 0);
@@ -490,7 +490,7 @@ fn a_site_whose_seed_cannot_be_opened_is_named_in_the_outcome() {
     assert_eq!(coordinator.end_reason().unwrap(), "the summer cannot open the seed of beta, and a sum needs 4 sites");
 }
 
-/// A summer that answers, and wrongly, until nobody waits any longer: the outcome says in whose words, and not that it was silent.
+/// A summer that answers, and wrongly, until no one waits any longer: the outcome says in whose words, and not that it was silent.
 #[test]
 fn a_summer_that_only_refuses_is_the_author_of_the_end() {
     let task = task(2, 0);
@@ -541,7 +541,7 @@ fn a_refusal_for_good_ends_only_a_run_that_waits_for_the_summer() {
 
 /// A summer's disk that is full for a while: the summer refuses for now, never for good, and then gives the answer that it would have given.
 #[test]
-fn weakness_3_a_summer_whose_store_fails_is_asked_again() {
+fn a_summer_whose_store_fails_is_asked_again() {
     struct Full(Rc<std::cell::Cell<u32>>);
     impl SummerStores for Full {
         type Store = MemoryStores;
@@ -560,7 +560,7 @@ fn weakness_3_a_summer_whose_store_fails_is_asked_again() {
     // The first question after the charter.
     let offer = (0..outcome.records.len()).find_map(|length| {
         let coordinator = Coordinator::restore(settings.clone(), outcome.records[..length].to_vec()).unwrap();
-        coordinator.summer_request(Timestamp::from_millis(0)).filter(|request| matches!(request.ask, Ask::Offer { .. }))
+        coordinator.summer_request(Timestamp::from_millis(0)).filter(|request| matches!(request.ask, SummerCall::Offer { .. }))
     });
     let offer = offer.unwrap();
     let failures = Rc::new(std::cell::Cell::new(3));

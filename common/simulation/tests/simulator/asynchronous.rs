@@ -101,11 +101,11 @@ fn updates_are_late_and_never_later_than_the_task_allows() {
         some += late.iter().filter(|rounds| **rounds > 0).count();
         rounds += outcome.posteriors().count();
     }
-    // Nobody waited for everybody: more than a quarter of the updates were computed from an older posterior, in far more rounds than six.
+    // No one waited for everyone: more than a quarter of the updates were computed from an older posterior, in far more rounds than six.
     assert!(4 * some > 20 * 18 && rounds > 20 * 9, "{some} late updates, {rounds} rounds");
 }
 
-/// Crashes of every machine at every one of its writes, before and after it: books balance, nothing is spent twice, everybody comes through.
+/// Crashes of every machine at every one of its writes, before and after it: books balance, nothing is spent twice, everyone comes through.
 #[test]
 fn a_crash_at_any_write_leaves_the_books_balanced() {
     let task = asynchronous(2);
@@ -152,7 +152,7 @@ fn storms_leave_the_books_balanced() {
     }
 }
 
-/// A site that is away holds nobody up for longer than one deadline; when it is back in time it goes on.
+/// A site that is away holds no one up for longer than one deadline; when it is back in time it goes on.
 #[test]
 fn a_site_that_is_away_costs_one_deadline() {
     let task = asynchronous(6);

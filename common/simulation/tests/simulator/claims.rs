@@ -87,7 +87,7 @@ fn a_run_is_charged_whole_or_refused() {
     }
 }
 
-/// T1.2 for two servers: one ledger per data set, whoever asks.
+/// For two servers: one ledger per data set, whoever asks.
 #[test]
 fn two_federations_share_one_budget() {
     let task = private(5);
@@ -102,7 +102,7 @@ fn two_federations_share_one_budget() {
     }
 }
 
-/// T1.3 with the server as only witness.
+/// An old copy of the ledger, with the server as only witness.
 #[test]
 fn a_ledger_from_three_rounds_back_is_refused_while_the_server_remembers() {
     let task = sequential(4);

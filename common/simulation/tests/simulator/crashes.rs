@@ -1,4 +1,4 @@
-//! T1.1 in simulation: a crash at any write of any machine changes nothing about the result, and nothing is spent twice.
+//! In simulation: a crash at any write of any machine changes nothing about the result, and nothing is spent twice.
 #![allow(clippy::unwrap_used)]
 
 use crate::support::{Numbers, bits, check, complete, federation, sequential, synchronous};

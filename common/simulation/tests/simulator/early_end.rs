@@ -1,4 +1,4 @@
-//! Runs that end by their task's rule: for everybody in order, at the same round after any crash, and checked by whoever has the records.
+//! Runs that end by their task's rule: for everyone in order, at the same round after any crash, and checked by anyone who has the records.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
@@ -100,7 +100,7 @@ fn ended(outcome: &Outcome) -> RunOutcome {
     outcome.end.as_ref().unwrap().outcome
 }
 
-/// It ends where the rule is met for the first time, and everybody is told the same.
+/// It ends where the rule is met for the first time, and everyone is told the same.
 fn ends_by_its_rule(task: &ResolvedTask, turns: usize) {
     let outcome = run(federation(task, SEED), "undisturbed");
     assert_eq!(ended(&outcome), RunOutcome::Converged);

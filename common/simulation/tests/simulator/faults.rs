@@ -166,7 +166,7 @@ fn statement_covers_ledger(task: &ResolvedTask, sites: &[Site], outcome: &Outcom
     }
 }
 
-/// λ is λ0 and the sites' factors and the public corrections, once everybody has heard the end.
+/// λ is λ0 and the sites' factors and the public corrections, once everyone has heard the end.
 fn books_balance(outcome: &Outcome, sites: &[Site], task: &ResolvedTask, what: &str) {
     let end = outcome.end.as_ref().unwrap();
     let run = end.header.peek().unwrap().run;

@@ -199,7 +199,7 @@ pub(crate) fn check(outcome: &Outcome, sites: &[Site], seed: u64, what: &str) {
             }
             None => assert!(booked.is_empty(), "{what}: charged before there was a run"),
         }
-        // T1.1: whatever ever arrived was charged before, and no release ever showed two payloads.
+        // Whatever ever arrived was charged before, and no release ever showed two payloads.
         let arrived: BTreeMap<u32, BTreeSet<Hash>> = outcome
             .arrived
             .iter()
@@ -221,7 +221,7 @@ pub(crate) fn check(outcome: &Outcome, sites: &[Site], seed: u64, what: &str) {
     }
 }
 
-/// Everybody came through and all rounds ran.
+/// Everyone came through and all rounds ran.
 pub(crate) fn complete(outcome: &Outcome, what: &str) {
     for (client, result) in &outcome.sites {
         assert!(result.is_ok(), "{what}: {client}: {:?}", result.as_ref().err().map(ToString::to_string));

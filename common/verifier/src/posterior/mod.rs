@@ -24,7 +24,7 @@ pub enum Source {
     Task,
     /// The transcript of the run.
     Transcript,
-    /// The signature of its site, under the key that stands beside it.
+    /// The signature of its site, under the key that is beside it.
     Signature,
     /// Nothing that this program reads: it is not checked, with all that is in it.
     Nothing,

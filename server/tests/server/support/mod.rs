@@ -421,7 +421,7 @@ impl Client {
                     let _ = self.next().await;
                     return *end;
                 }
-                // A round that nobody answers closes at its deadline.
+                // A round that no one answers closes at its deadline.
                 Next::Round(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }

@@ -2,7 +2,7 @@
 
 use dp_pvi_math::gaussian_likelihood::{GaussianLikelihood, Independent};
 use dp_pvi_math::hierarchy::{Difference, Hierarchy, Site};
-use dp_pvi_math::relinearised::{Look, Rows, Taken};
+use dp_pvi_math::relinearised::{Measurement, Rows, Taken};
 use dp_pvi_models::logistic_regression::LogisticRegression;
 use dp_pvi_models::predictor::Predictor;
 use nalgebra::{DMatrix, DVector};
@@ -17,8 +17,8 @@ pub(super) fn looks(entry: &Entry<'_>) -> Outcome {
     let rows = Rows { count: entry.number("records")?, mean: entry.vector("row_mean")?, covariance: entry.matrix("row_covariance")? };
     let (theta, curvature, scale) = (entry.vector("theta")?, entry.matrix("curvature")?, entry.number("scale")?);
     let (points, gradients, weights) = (entry.vectors("points")?, entry.vectors("gradients")?, entry.inputs.at("weights")?);
-    let looks: Vec<Look<'_>> =
-        points.iter().zip(&gradients).zip(weights).map(|((point, gradient), weight)| Look { point, gradient, weight }).collect();
+    let looks: Vec<Measurement<'_>> =
+        points.iter().zip(&gradients).zip(weights).map(|((point, gradient), weight)| Measurement { point, gradient, weight }).collect();
     let model = |theta: &DVector<f64>| rows.curvature(theta, |z| LogisticRegression {}.statistics(z, 0.0, 1.0).curvature) * scale;
     let taken = found(Taken::new(&looks, &theta, &curvature, model))?;
     let flat = |matrices: &[DMatrix<f64>]| matrices.iter().flat_map(|matrix| matrix.as_slice().to_vec()).collect::<Vec<_>>();

@@ -175,7 +175,7 @@ fn optimum(node: &Node<'_>, part: &str, model: PredictorModel, data: &RecordTabl
     stated.key_equals("elbo", [fit - q.kl(&prior)], FIXED_POINT)
 }
 
-/// The prior of `node` in the family of this key of `of`, and the precision block that stands there.
+/// The prior of `node` in the family of this key of `of`, and the precision block that is there.
 fn prior_and_precision(node: &Node<'_>, of: &Node<'_>, part: &str) -> Result<(Gaussian, Vec<f64>), String> {
     let (mean, precision) = (node.at("prior_mean")?, node.at("prior_precision")?);
     let d = mean.len();

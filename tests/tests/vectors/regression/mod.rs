@@ -113,7 +113,7 @@ fn verdict(root: &Node<'_>, field: &Node<'_>) -> Result<String, String> {
     for part in field.fields()? {
         match parts.iter().find(|(name, _)| *name == part.name()) {
             Some((name, Some(check))) => {
-                // A part may need a number that stands beside it.
+                // A part may need a number that is beside it.
                 check(field)?;
                 checked.push(*name);
             }

@@ -30,7 +30,7 @@ pub(super) struct Law {
 
 /// Shares of the law outside of each of the ranges between which the grid gets finer, the widest first.
 pub(super) const TAILS: [f64; 4] = [1e-33, 1e-14, 1e-7, 1e-3];
-/// ln of values beyond which nothing is told apart: only next to no noise has them.
+/// ln of values beyond which they are not distinguished: they occur with almost no noise only.
 const FARTHEST: f64 = 300.0;
 /// Panels of a quadrature are so small that the rule is good to rounding: width times (|z| + shift + 1).
 const PANEL: f64 = 0.5;

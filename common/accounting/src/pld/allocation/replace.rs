@@ -1,6 +1,6 @@
 //! An epoch in which a unit is replaced by another one in the same place: P = T⁻¹Σ_t N(r·e_t, I) against P′ = T⁻¹Σ_t N(−r·e_t, I).
 //!
-//! Its profile is bounded from above by way of the world Q without either unit: (P − γP′)₊ ≤ (P − γ₁Q)₊ + γ₁(Q − γ₂P′)₊ for γ₁γ₂ = γ, at the best γ₁ of a few; and by
+//! Its profile is bounded from above by way of the data set Q without either unit: (P − γP′)₊ ≤ (P − γ₁Q)₊ + γ₁(Q − γ₂P′)₊ for γ₁γ₂ = γ, at the best γ₁ of a few; and by
 //! that of one release. Both are known for all γ at once. Between the γ that are looked at, H lies below its chords, as it is convex. The pair is symmetric: what is
 //! known for γ ≥ 1 is everything.
 
@@ -9,7 +9,7 @@ use crate::Gdp;
 use crate::unit::Epsilon;
 
 /// How many ε are looked at, and into how many parts each is divided.
-const LOOKS: u32 = 600;
+const SAMPLES: u32 = 600;
 const PARTS: u32 = 48;
 /// The profile after which there are no more: it is a mass at infinity.
 const LEAST: f64 = 1e-26;
@@ -72,9 +72,9 @@ fn of_profile(shift: f64, points: &[(f64, f64)]) -> Pair {
     // The mass under P′ of each kink.
     let kinks: Vec<(f64, f64)> =
         slopes.windows(2).zip(hull.iter().skip(1)).map(|(slopes, at)| (at.0, (slopes[1] - slopes[0]).max(0.0))).collect();
-    let told: f64 = kinks.iter().map(|(gamma, mass)| (gamma + 1.0) * mass).sum();
+    let kept: f64 = kinks.iter().map(|(gamma, mass)| (gamma + 1.0) * mass).sum();
     let mut atoms: Vec<(f64, f64)> = kinks.iter().rev().map(|(gamma, mass)| (-gamma.ln(), *mass)).collect();
-    atoms.push((0.0, (1.0 - told - infinite).max(0.0)));
+    atoms.push((0.0, (1.0 - kept - infinite).max(0.0)));
     atoms.extend(kinks.iter().map(|(gamma, mass)| (gamma.ln() * (1.0 + 1e-15), gamma * mass * (1.0 + ROUNDING))));
     atoms.retain(|atom| atom.1 > 0.0);
     Pair::table(2.0 * shift, atoms, infinite)
@@ -86,9 +86,9 @@ pub(super) fn pair(shift: f64, remove: &Pair, add: &Pair) -> Pair {
     let release = Gdp::of_ratio(2.0 * shift * (1.0 + 1e-15));
     let farthest = (first.farthest() + second.farthest()).min(FARTHEST);
     let mut points = Vec::new();
-    for look in 0..=LOOKS {
+    for sample in 0..=SAMPLES {
         // Finest near 0, where most of the law is if there are many batches.
-        let epsilon = farthest * (f64::from(look) / f64::from(LOOKS)).powi(3);
+        let epsilon = farthest * (f64::from(sample) / f64::from(SAMPLES)).powi(3);
         let divided = |part: u32| {
             let own = epsilon * f64::from(part) / f64::from(PARTS);
             first.delta(own) + own.exp() * second.delta(epsilon - own)

@@ -17,7 +17,7 @@ fn epsilon(sigma: f64, batches: u64, at: f64) -> Interval {
     plan(sigma, batches, 1).epsilon(delta(at))
 }
 
-/// Which of the two worlds is the first of a pair.
+/// Which of the two data sets is the first of a pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum First {
     With,
@@ -318,7 +318,7 @@ fn single_delta_all(pair: &Pair, epsilon: f64) -> f64 {
     pair.infinite + finite.sum::<f64>()
 }
 
-/// The same for a unit that is replaced, bounded from above by way of the world without it.
+/// The same for a unit that is replaced, bounded from above by way of the data set without it.
 #[test]
 fn a_replaced_unit_costs_at_least_what_importance_sampling_says() {
     let mut random = Seeded(21);
@@ -364,7 +364,7 @@ fn a_replaced_unit_costs_at_least_what_importance_sampling_says() {
 
 #[test]
 fn next_to_no_noise_and_many_batches_stay_within_bounds() {
-    // Values beyond what is told apart: still between nothing and one release.
+    // Values beyond what is distinguished: still between nothing and one release.
     let told = epsilon(0.02, 50, 1e-5);
     assert!(told.lower <= told.upper && told.upper.is_finite(), "{told:?}");
     let most = Gdp::of_ratio(1.0 / 0.02).epsilon_upper(delta(1e-5)).get();

@@ -1,6 +1,6 @@
 //! Rows for the options of the updates: sampling, learned clips, metrics, schedules of the budget.
 //!
-//! Which options there are, the parsers of the updates say; a new one fails here until it stands in [`OPTIONS`], with lines that some row takes or
+//! Which options there are, the parsers of the updates say; a new one fails here until it is in [`OPTIONS`], with lines that some row takes or
 //! with the reason why no sum of a site depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +112,7 @@ fn registry() -> BTreeMap<String, BTreeSet<String>> {
     registry
 }
 
-/// The options that parsers take are those of the table, and none of its lines is taken by nobody.
+/// The options that parsers take are those of the table, and none of its lines is taken by no one.
 #[test]
 fn every_option_of_an_update_is_tried_or_is_not_at_sites() {
     let registry = registry();

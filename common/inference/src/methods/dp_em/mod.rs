@@ -13,7 +13,7 @@ use dp_pvi_posterior::task::{DpEmSpec, UpdateSpec};
 use dp_pvi_privacy::mechanism::{Message, Summation, Summed, release_non_private};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::asked::Asked;
+use super::public_job::PublicJob;
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use dp_pvi_records::{RecordTable, RecordView, UnitView};
@@ -26,7 +26,7 @@ pub(super) fn run<N: NoiseSource>(
     noise: &N,
 ) -> Result<Output, InferenceError> {
     Step::new(spec, job)?;
-    let asked = Asked::of(job)?;
+    let asked = PublicJob::of(job)?;
     let message = match spec.mechanism(&job.task.setting())? {
         Some(mechanism) => {
             let permit = only_step(permit, &mechanism.event())?;
@@ -48,7 +48,7 @@ pub(super) fn run<N: NoiseSource>(
     Ok(Output { message, pending: Pending::None })
 }
 
-fn statistics(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+fn statistics(asked: &PublicJob, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     let step = Step::asked(asked)?;
     Ok(sum.each(|unit, _, (), term| {
         let sum = step.statistics(unit);
@@ -73,7 +73,7 @@ impl<'a> Step<'a> {
         Ok(Self { spec, density, components: mixture.weights.len(), dimension: job.task.features as usize })
     }
 
-    fn asked(asked: &'a Asked) -> Result<Self, InferenceError> {
+    fn asked(asked: &'a PublicJob) -> Result<Self, InferenceError> {
         let UpdateSpec::DpEm(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
         asked.job(|job| Self::new(spec, job))
     }

@@ -13,7 +13,7 @@ use crate::methods::Local;
 /// Smallest log σ, and the largest unless the prior is wider: does not depend on data.
 const LOG_SCALE_RANGE: (f64, f64) = (-10.0, 2.0);
 
-/// Where a visit stands after some steps.
+/// Where a visit is after some steps.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::methods) struct Iterate {
     /// Where the next gradient is taken.

@@ -1,4 +1,4 @@
-//! DP optimisation on records: the local fit by noised gradient steps. Formula, defaults and sources stand on the page of its
+//! DP optimisation on records: the local fit by noised gradient steps. Formula, defaults and sources are on the page of its
 //! [public half](dp_pvi_posterior::methods::dp_optimisation).
 //!
 //! The sum over the units of clip_C(∇ E_q log p(unit | θ)) plus discrete Gaussian noise is what a step releases; the gradient of a person's
@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 use self::reweighted::Reweighted;
 pub(super) use iterate::Iterate;
 
-use super::asked::{copied, text};
+use super::public_job::{copied, text};
 use super::{Job, Local, Output};
 use crate::error::InferenceError;
 use crate::mean_field::MeanField;

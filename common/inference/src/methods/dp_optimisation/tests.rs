@@ -233,8 +233,8 @@ fn positivity_preserving_steps_stay_positive() {
     }
 }
 
-/// Numbers of a task that nobody means: with them squares of gradients vanished, so that the norm of a record of any length was told as 0. The
-/// resolver refuses them; where no resolver stands between, there is no mechanism for such a C, and with another one nothing is added that has no norm.
+/// Numbers of a task that no one means: with them squares of gradients vanished, so that the norm of a record of any length was told as 0. The
+/// resolver refuses them; where no resolver is between, there is no mechanism for such a C, and with another one nothing is added that has no norm.
 #[test]
 fn a_record_is_clipped_whatever_the_noise_of_the_output_is() {
     let build = |noise_sd: f64, clip: f64| {

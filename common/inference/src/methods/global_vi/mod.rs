@@ -9,7 +9,7 @@ use dp_pvi_posterior::task::GlobalViSpec;
 use dp_pvi_privacy::mechanism::{Summation, Summed};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 
-use super::asked::Asked;
+use super::public_job::PublicJob;
 use super::{Job, Output, only_step};
 use crate::error::InferenceError;
 use crate::mean_field::{MeanField, ScaleCoordinate};
@@ -28,7 +28,7 @@ pub(super) fn run<N: NoiseSource>(
     point(job)?;
     let mechanism = spec.mechanism(&job.task.setting())?;
     let permit = only_step(permit, &mechanism.event())?;
-    let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, gradients, permit, noise)?;
+    let message = mechanism.release(units, &Sensitive::NOTHING, &PublicJob::of(job)?, gradients, permit, noise)?;
     Ok(Output { message, pending: Pending::None })
 }
 
@@ -44,7 +44,7 @@ fn point(job: &Job<'_>) -> Result<MeanField, InferenceError> {
     }
 }
 
-fn gradients(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+fn gradients(asked: &PublicJob, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     let (model, point) = (models::from_spec(&asked.task.model)?, asked.job(point)?);
     Ok(model.gradients().ok_or(NO_GRADIENTS)?.sum(&point, sum))
 }

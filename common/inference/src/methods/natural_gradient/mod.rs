@@ -22,7 +22,7 @@ use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Precondi
 use dp_pvi_privacy::mechanism::{SumMechanism, Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::asked::{Asked, SumOfTerms};
+use super::public_job::{PublicJob, SumOfTerms};
 use super::{Job, Output, only_step};
 use crate::capabilities::glm::{predictor_of, project, scale_statistic};
 use crate::capabilities::many_rows;
@@ -41,7 +41,7 @@ pub(super) fn run<N: NoiseSource>(
 ) -> Result<Output, InferenceError> {
     let mechanism = mechanism(spec, job, model)?;
     let permit = only_step(permit, &mechanism.event())?;
-    let message = mechanism.release(units, &Sensitive::NOTHING, &Asked::of(job)?, terms, permit, noise)?;
+    let message = mechanism.release(units, &Sensitive::NOTHING, &PublicJob::of(job)?, terms, permit, noise)?;
     Ok(Output { message, pending: Pending::None })
 }
 
@@ -62,7 +62,7 @@ pub(super) fn part(spec: &NaturalGradientSpec, job: &Job<'_>) -> Result<(SumMech
     Ok((mechanism(spec, job, models::from_spec(&job.model())?.as_ref())?, terms))
 }
 
-fn terms(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+fn terms(asked: &PublicJob, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     let UpdateSpec::NaturalGradient(spec) = &asked.task.update else {
         return Err(InferenceError::Job("the task names another update"));
     };
@@ -85,7 +85,7 @@ pub(super) fn exact_terms(spec: &NaturalGradientSpec, job: &Job<'_>, table: &Rec
     let model = models::from_spec(&job.model()).ok()?;
     let terms = Terms::new(spec, job, model.as_ref()).ok()?;
     let (len, clip) = match spec.visit(job.visit) {
-        // Nobody takes this visit apart: its sum is not shortened here.
+        // No one takes this visit apart: its sum is not shortened here.
         NaturalGradientVisit::Gram => (triangle(terms.dimension), f64::INFINITY),
         NaturalGradientVisit::Gradient => {
             (job.task.family().len() + if spec.scale_weights.is_some() { 2 } else { 0 }, spec.clip_norm.get())

@@ -2,7 +2,7 @@ use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
 use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_math::expfam::gaussian::full::triangle;
 use dp_pvi_models::logistic_regression;
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{
     Approximation, ModelSpec, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ResolvedTask, ScheduleSpec, UpdateSpec,
 };
@@ -65,7 +65,7 @@ fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordT
             data.unit(unit).records().for_each(|record| terms.add(record, &mut term));
             term.entries().for_each(|(j, value)| sum[j as usize] += value);
         }
-        let next = rule.apply(state, &Arrived { visit, sites: 1, sum: &sum }).state;
+        let next = rule.apply(state, &VisitSum { visit, sites: 1, sum: &sum }).state;
         states.push(next);
     }
     states
@@ -103,7 +103,7 @@ fn the_golden_diagonal_trace_comes_out() {
     }
 }
 
-/// T16.2: without noise and clip the fixed point is the optimum of the bound, for both families.
+/// Without noise and clip the fixed point is the optimum of the bound, for both families.
 #[test]
 fn without_noise_the_limit_is_the_optimum() {
     for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
@@ -121,7 +121,7 @@ fn without_noise_the_limit_is_the_optimum() {
     }
 }
 
-/// T16.10: with ρ = 1 the bound never falls (Böhning & Lindsay).
+/// With ρ = 1 the bound never falls (Böhning & Lindsay).
 #[test]
 fn without_noise_every_step_raises_the_bound() {
     let data = table(4, &random_units(5, 120, 4));

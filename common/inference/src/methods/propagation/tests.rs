@@ -5,7 +5,7 @@ use dp_pvi_accounting::{ClipNorm, Delta, NoiseMultiplier, PrivacyUnit, SamplingR
 use dp_pvi_models::gaussian_mixture::em::{Mixture, add_statistics, m_step, statistics_len};
 use dp_pvi_models::{gaussian_mixture, logistic_regression, pbp_network, probit_regression};
 use dp_pvi_names::Payload;
-use dp_pvi_posterior::methods::{Arrived, EmRule, PropagationRule};
+use dp_pvi_posterior::methods::{EmRule, PropagationRule, VisitSum};
 use dp_pvi_posterior::task::{
     Approximation, ClipTarget, DpEmSpec, FactorOwner, ModelSpec, PropagationSpec, ResolvedTask, UpdateSpec, VisitOrder,
 };
@@ -139,7 +139,7 @@ fn without_noise_and_clipping_the_federation_is_batch_sep() {
                     let (a, b) = (raw[..15].to_vec(), raw[15..].to_vec());
                     let mut sum = clean(&task, &state, &SiteState::None, &a, round);
                     super::add(&mut sum, &clean(&task, &state, &SiteState::None, &b, round + 100), 1.0);
-                    let step = boxed.apply(&state, &Arrived { visit: 0, sites: 2, sum: &sum });
+                    let step = boxed.apply(&state, &VisitSum { visit: 0, sites: 2, sum: &sum });
                     assert_eq!(step.floored, 0);
                     state = step.state;
                     // Refining a network's prior factors moves λ and λ0 alike.
@@ -182,7 +182,7 @@ fn without_noise_private_factors_reach_the_fixed_point_of_ep() {
             let sum = clean(&task, &state, &kept(&factors), &raw, round);
             let output = visit(&task, &state, &kept(&factors), &raw, round);
             factors = reopened(output.pending, &factors, 0.5);
-            state = boxed.apply(&state, &Arrived { visit: 0, sites: 1, sum: &sum }).state;
+            state = boxed.apply(&state, &VisitSum { visit: 0, sites: 1, sum: &sum }).state;
             let mut total = rule.approximation(&state).prior;
             factors.chunks_exact(state.len()).for_each(|f| super::add(&mut total, f, 1.0));
             close(&total, &state, 1e-5);
@@ -214,13 +214,13 @@ fn full_mixtures_keep_their_blocks() {
     for round in 0..10 {
         sep.batch(table(D, &raw).records(), 0.5);
         let sum = clean(&task, &state, &SiteState::None, &raw, round);
-        state = rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit: 0, sites: 1, sum: &sum }).state;
         close(&blocks(&state), &sep.lambda, 1e-4);
     }
     // A component's coordinates are not independent.
     assert!((0..2).any(|j| shape.matrix(&blocks(&state), j)[(0, 1)].abs() > 1e-3));
     let noised = numbers(&visit(&task, &state, &SiteState::None, &raw, 1));
-    let next = rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &noised }).state;
+    let next = rule.apply(&state, &VisitSum { visit: 0, sites: 1, sum: &noised }).state;
     let between = |natural: &[f64]| (0..natural.len()).filter(|i| !positions.contains(i)).map(|i| natural[i]).collect::<Vec<_>>();
     assert!(between(&noised).iter().any(|value| *value != 0.0));
     assert!(between(&next).iter().all(|value| *value == 0.0));
@@ -305,7 +305,7 @@ fn huge_noise_leaves_a_valid_state() {
         let mut floored = 0;
         for round in 0..8 {
             let sum = numbers(&visit(&task, &state, &SiteState::None, &raw, round));
-            let step = boxed.apply(&state, &Arrived { visit: 0, sites: 1, sum: &sum });
+            let step = boxed.apply(&state, &VisitSum { visit: 0, sites: 1, sum: &sum });
             floored += step.floored;
             state = step.state;
             assert!(state.iter().all(|v| v.is_finite()));
@@ -366,7 +366,7 @@ fn filtering_is_the_loop_itself_and_counts_records_again() {
     }
 }
 
-/// Attacks three rounds of the real update from two worlds, a canary and its opposite; what it finds must stay below what is charged, and not be nothing.
+/// Attacks three rounds of the real update from two neighbours, a canary and its opposite; what it finds must stay below what is charged, and not be nothing.
 #[test]
 fn an_attack_finds_no_more_than_is_charged() {
     const ROUNDS: u64 = 3;
@@ -377,7 +377,7 @@ fn an_attack_finds_no_more_than_is_charged() {
     let delta = Delta::new(1e-5).unwrap();
     let attack = |task: &ResolvedTask, canaries: [(Vec<f64>, f64); 2]| {
         let boxed = task.rule();
-        let mut worlds = canaries.into_iter().zip([0, 1 << 32]).map(|(canary, first)| {
+        let mut neighbours = canaries.into_iter().zip([0, 1 << 32]).map(|(canary, first)| {
             // A site that is replaced has no other records.
             let mut raw = single(25, if task.privacy.unit == PrivacyUnit::Site { 0 } else { 6 });
             raw.push(vec![canary]);
@@ -386,7 +386,7 @@ fn an_attack_finds_no_more_than_is_charged() {
                 for round in 0..ROUNDS {
                     let output = visit(task, &state, &kept(&factors), &raw, first + run * ROUNDS + round);
                     let sum = numbers(&output);
-                    state = boxed.apply(&state, &Arrived { visit: round as u32, sites: 1, sum: &sum }).state;
+                    state = boxed.apply(&state, &VisitSum { visit: round as u32, sites: 1, sum: &sum }).state;
                     if matches!(output.pending, Pending::Private(_)) {
                         factors = reopened(output.pending, &factors, 0.5);
                     }
@@ -396,7 +396,7 @@ fn an_attack_finds_no_more_than_is_charged() {
             };
             (0..RUNS).map(release).collect::<Vec<_>>()
         });
-        let (a, b) = (worlds.next().unwrap(), worlds.next().unwrap());
+        let (a, b) = (neighbours.next().unwrap(), neighbours.next().unwrap());
         lower_bound(&a, &b, delta, ErrorRate::new(0.01).unwrap()).unwrap()
     };
     let check = |task: &ResolvedTask, canaries: [(Vec<f64>, f64); 2]| {
@@ -465,7 +465,7 @@ fn the_noiseless_m_step_is_that_of_em() {
         }
         expected = m_step(&em.scales(), &sum, 2, D, 4.0);
         let sum = clean(&task, &state, &SiteState::None, &raw, round);
-        state = boxed.apply(&state, &Arrived { visit: round as u32, sites: 1, sum: &sum }).state;
+        state = boxed.apply(&state, &VisitSum { visit: round as u32, sites: 1, sum: &sum }).state;
         let found = rule.mixture(&state).unwrap();
         close(&found.weights, &expected.weights, 1e-5);
         for (a, b) in found.means.iter().zip(&expected.means) {

@@ -25,7 +25,7 @@ use dp_pvi_privacy::{Argument, NoiseSource, Pending, Permit, Sensitive, UnitTabl
 use super::{Adf, Factors, Shared, add};
 use crate::capabilities::tilted::{MomentMatching, Scratch, Sites};
 use crate::error::InferenceError;
-use crate::methods::asked::Asked;
+use crate::methods::public_job::PublicJob;
 use crate::methods::{Job, Output, only_step};
 use crate::models::{self, Model};
 use dp_pvi_records::{RecordTable, RecordView, UnitView};
@@ -262,7 +262,7 @@ impl<'a> Visit<'a> {
 }
 
 /// The visit of a job, behind the gate.
-fn at<R>(asked: &Asked, f: impl FnOnce(&Visit<'_>) -> R) -> Result<R, InferenceError> {
+fn at<R>(asked: &PublicJob, f: impl FnOnce(&Visit<'_>) -> R) -> Result<R, InferenceError> {
     let UpdateSpec::Propagation(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
     let model = models::from_spec(&asked.task.model)?;
     Ok(f(&asked.job(|job| Visit::new(spec, job, model.as_ref()))?))
@@ -283,7 +283,7 @@ fn release<T: Factored, N: NoiseSource>(
     noise: &N,
 ) -> Result<Output, InferenceError> {
     let permit = only_step(permit, &mechanism.event())?;
-    let asked = Asked::of(job)?;
+    let asked = PublicJob::of(job)?;
     match spec.factors {
         FactorOwner::Shared => {
             let message = mechanism.release(units, &Sensitive::NOTHING, &asked, shared_terms, permit, noise)?;
@@ -307,7 +307,7 @@ fn release<T: Factored, N: NoiseSource>(
     }
 }
 
-fn shared_terms<T: Factored>(asked: &Asked, sum: Summation<'_, T>) -> Result<Summed, InferenceError> {
+fn shared_terms<T: Factored>(asked: &PublicJob, sum: Summation<'_, T>) -> Result<Summed, InferenceError> {
     at(asked, |visit| {
         let cavity = visit.at_shared_cavity();
         sum.each(|unit, _, (), term| {
@@ -318,19 +318,19 @@ fn shared_terms<T: Factored>(asked: &Asked, sum: Summation<'_, T>) -> Result<Sum
     })
 }
 
-fn own_terms<T: Factored>(asked: &Asked, sum: Summation<'_, T, Vec<f64>>) -> Result<Summed, InferenceError> {
+fn own_terms<T: Factored>(asked: &PublicJob, sum: Summation<'_, T, Vec<f64>>) -> Result<Summed, InferenceError> {
     at(asked, |visit| sum.each(|unit, position, state, term| visit.add_own::<T>(unit, position, state, term)))
 }
 
 /// The factors that the site holds, as deviations from the public first one: one a unit, one after the other.
-fn factors<T: UnitTable>(job: &Job<'_>, asked: &Argument<Asked>, units: &Units<T>) -> Result<Sensitive<Vec<f64>>, InferenceError> {
+fn factors<T: UnitTable>(job: &Job<'_>, asked: &Argument<PublicJob>, units: &Units<T>) -> Result<Sensitive<Vec<f64>>, InferenceError> {
     let initial = || units.map(asked, |asked, table| computed(at(asked, |visit| vec![0.0; table.len() * visit.len()])));
     job.state.private(initial).map_err(|_| InferenceError::Job("the site's state is of another kind"))
 }
 
 /// The same sums and states without a mechanism (ε = ∞).
 fn without_protection(spec: &PropagationSpec, job: &Job<'_>, units: &Units<RecordTable>, permit: Permit) -> Result<Output, InferenceError> {
-    let asked = Asked::of(job)?;
+    let asked = PublicJob::of(job)?;
     let change = match (spec.order, spec.factors) {
         (VisitOrder::Batch, _) => return batch_without_protection(spec, job, units, permit),
         (VisitOrder::Pass, FactorOwner::Record) => return own_without_protection(job, units, permit),
@@ -362,7 +362,7 @@ fn batch_without_protection<T: Factored>(
     if spec.factors == FactorOwner::Record {
         return own_without_protection(job, units, permit);
     }
-    let sum = units.map(&Asked::of(job)?, |asked, table| {
+    let sum = units.map(&PublicJob::of(job)?, |asked, table| {
         computed(at(asked, |visit| {
             let cavity = visit.at_shared_cavity();
             let mut sum = vec![0.0; visit.len()];
@@ -381,7 +381,7 @@ fn batch_without_protection<T: Factored>(
 
 /// Units with factors of their own.
 fn own_without_protection<T: Factored>(job: &Job<'_>, units: &Units<T>, permit: Permit) -> Result<Output, InferenceError> {
-    let asked = Asked::of(job)?;
+    let asked = PublicJob::of(job)?;
     let state = factors(job, &asked, units)?;
     let changes = units
         .map_with(&state, &asked, |asked, table, state| computed(at(asked, |visit| visit.own_changes(table, state, visit.spec.order))));

@@ -3,7 +3,7 @@
 use dp_pvi_privacy::mechanism::{Message, release_non_private};
 use dp_pvi_privacy::{Pending, Permit, Units};
 
-use super::asked::Asked;
+use super::public_job::PublicJob;
 use super::{Job, Local, Output};
 use crate::capabilities::glm;
 use crate::error::InferenceError;
@@ -32,7 +32,7 @@ pub(super) fn run(
             "exact local optima are computed for at most 8192 coefficients; DP optimisation has no such limit",
         ));
     }
-    let change = units.map(&Asked::of(job)?, |asked, table| {
+    let change = units.map(&PublicJob::of(job)?, |asked, table| {
         let fit = || {
             let (model, local) = (models::from_spec(&asked.job(|job| job.model())).ok()?, asked.job(Local::new).ok()?);
             let q = model.local_optimum()?.local_optimum(table, &local.cavity, &local.global).ok()?;

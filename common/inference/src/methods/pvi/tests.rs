@@ -2,7 +2,7 @@ use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_math::observation::Precision;
 use dp_pvi_models::robust_regression::RobustRegression;
 use dp_pvi_names::Payload;
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{Approximation, ModelSpec, ResolvedTask, ScheduleSpec, UpdateSpec};
 use dp_pvi_privacy::{SiteState, Units};
 
@@ -45,7 +45,7 @@ fn sites_that_learn_the_scale_end_at_the_optimum_of_all_records() {
                         sum.iter_mut().zip(change).for_each(|(sum, change)| *sum += change);
                         kept[site].iter_mut().zip(change).for_each(|(kept, change)| *kept += rho * change);
                     }
-                    let arrived = Arrived { visit, sites: u32::try_from(group.len()).unwrap(), sum: &sum };
+                    let arrived = VisitSum { visit, sites: u32::try_from(group.len()).unwrap(), sum: &sum };
                     let step = rule.apply(&state, &arrived);
                     assert!(step.correction.is_none());
                     state = step.state;

@@ -14,7 +14,7 @@
 //!   parameter perturbation, 2C for one of the terms of virtual clients, 2C/K for the mean of local averaging; 1 or 2 for client-level terms, where
 //!   the site is the unit.
 //! * **Term**: a shard's term is a function of its own records, its own private state and the public λ.
-//! * A fit that fails contributes 0, and nobody learns of it. Fits have a fixed largest number of iterations.
+//! * A fit that fails contributes 0 and gives no error. Fits have a fixed largest number of iterations.
 
 use std::num::NonZeroU32;
 
@@ -26,7 +26,7 @@ use dp_pvi_privacy::mechanism::{CleanTerms, Message, ReleaseError, Summation, Su
 use dp_pvi_privacy::shards::{Shard, Shards, WholeSite};
 use dp_pvi_privacy::{Argument, NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
-use super::asked::Asked;
+use super::public_job::PublicJob;
 use super::{Job, Output, cavity, only_step};
 use crate::error::InferenceError;
 use crate::models::{self, LocalOptimum, Model};
@@ -167,7 +167,7 @@ impl<'a> Fit<'a> {
     {
         let mechanism = self.spec.mechanism(&job.task.setting())?;
         let permit = only_step(permit, &mechanism.event())?;
-        let asked = Asked::of(job)?;
+        let asked = PublicJob::of(job)?;
         let none = Sensitive::constant(&Vec::new()).map_err(ReleaseError::from)?;
         let (message, pending) = match self.spec.state {
             FactorState::PrivateClean => {
@@ -199,8 +199,8 @@ impl<'a> Fit<'a> {
 }
 
 /// What was released, as a change of the public factor.
-fn released(message: &Message, asked: &Argument<Asked>) -> Result<Pending, InferenceError> {
-    let released = message.released().ok_or(InferenceError::Job("a share of a sum tells nobody a factor"))?;
+fn released(message: &Message, asked: &Argument<PublicJob>) -> Result<Pending, InferenceError> {
+    let released = message.released().ok_or(InferenceError::Job("a share of a sum gives no factor"))?;
     let change = released.clone().map(asked, |asked, payload| match payload {
         Payload::Lattice(sum) => fitted(asked, |fit| fit.coding.decode(&sum.to_f64(), &fit.global)),
         Payload::Values(values) => Ok(values),
@@ -210,13 +210,13 @@ fn released(message: &Message, asked: &Argument<Asked>) -> Result<Pending, Infer
 }
 
 /// The fit of a job, behind the gate.
-fn fitted<R>(asked: &Asked, f: impl FnOnce(&Fit<'_>) -> R) -> Result<R, InferenceError> {
+fn fitted<R>(asked: &PublicJob, f: impl FnOnce(&Fit<'_>) -> R) -> Result<R, InferenceError> {
     let UpdateSpec::Shards(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
     let model = models::from_spec(&asked.task.model)?;
     Ok(f(&asked.job(|job| Fit::new(spec, job, model.as_ref()))?))
 }
 
-fn terms<T: Fitted>(asked: &Asked, sum: Summation<'_, T, Vec<f64>>) -> Result<Summed, InferenceError> {
+fn terms<T: Fitted>(asked: &PublicJob, sum: Summation<'_, T, Vec<f64>>) -> Result<Summed, InferenceError> {
     fitted(asked, |fit| {
         let (len, own) = (fit.prior.len(), fit.spec.method == ShardMethod::VirtualClients);
         sum.each(|shard, position, state, term| {

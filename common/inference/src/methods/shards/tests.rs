@@ -5,7 +5,7 @@ use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_math::expfam::gaussian::full::unsvec;
 use dp_pvi_models::{linear_regression, logistic_regression};
 use dp_pvi_names::Payload;
-use dp_pvi_posterior::methods::{Arrived, Coding};
+use dp_pvi_posterior::methods::{Coding, VisitSum};
 use dp_pvi_posterior::task::{
     Approximation, FactorState, ModelSpec, PrivacySpec, ResolvedTask, ScheduleSpec, ShardMethod, ShardSpec, UpdateSpec,
 };
@@ -62,7 +62,7 @@ fn clean_round(task: &ResolvedTask, spec: &ShardSpec, shards: &[Vec<RecordTable>
             sum.iter_mut().zip(&message).for_each(|(s, m)| *s += m);
         }
     }
-    task.rule().apply(lambda, &Arrived { visit: 0, sites: shards.len() as u32, sum: &sum }).state
+    task.rule().apply(lambda, &VisitSum { visit: 0, sites: shards.len() as u32, sum: &sum }).state
 }
 
 /// `logreg.one_round_from_prior_4_shards`: shard k holds rows k, k + 4, ….
@@ -100,7 +100,7 @@ fn one_round_from_the_prior_is_the_golden_one() {
     }
 }
 
-/// T16.2: without noise and with a bound that is never reached, virtual clients end at the optimum of the bound, in every metric.
+/// Without noise and with a bound that is never reached, virtual clients end at the optimum of the bound, in every metric.
 #[test]
 fn without_noise_virtual_clients_reach_the_optimum() {
     let raw = random_units(3, 96, 3);
@@ -117,7 +117,7 @@ fn without_noise_virtual_clients_reach_the_optimum() {
         let all = table(3, &raw);
         let optimum = logistic().local_optimum().unwrap().local_optimum(&all, &prior, &prior).unwrap();
         close(&lambda, optimum.natural(), 1e-6);
-        // T16.1: λ = λ0 + Σ λ_m.
+        // λ = λ0 + Σ λ_m.
         let total: Vec<f64> =
             (0..6).map(|j| task.prior_natural()[j] + kept.iter().flatten().map(|factor| factor[j]).sum::<f64>()).collect();
         close(&total, &lambda, 1e-9);
@@ -200,7 +200,7 @@ fn registry() -> Vec<ShardSpec> {
     all
 }
 
-/// T16.3: one unit more, less or other moves the sum before noise by at most the declared sensitivity, whatever the unit holds.
+/// One unit more, less or other moves the sum before noise by at most the declared sensitivity, whatever the unit holds.
 #[test]
 fn one_unit_moves_the_sum_by_at_most_the_declared_sensitivity() {
     let d = 3;
@@ -244,7 +244,7 @@ fn one_unit_moves_the_sum_by_at_most_the_declared_sensitivity() {
     assert!(largest > 0.4, "{largest}");
 }
 
-/// T1.4: what a site sums in the second round is the same whatever its noise was in the first, for every state that is offered.
+/// What a site sums in the second round is the same whatever its noise was in the first, for every state that is offered.
 #[test]
 fn the_state_holds_no_noise_that_was_not_released() {
     let raw = random_units(6, 20, 3);

@@ -1,11 +1,11 @@
-//! Empirical audit: whoever knows all records but one, and all that was released, cannot tell whether that one was there
+//! Empirical audit: anyone who knows all records but one, and all that was released, cannot tell whether that one was there
 //! better than the stated ε allows.
 //!
 //! The attack is the most powerful one against Gaussian noise: after every visit the release is projected on the victim's own clipped term
-//! at the public state, Σ_t ⟨R_t − Σ others, u_t⟩/σ_t². Its mean differs by Σ‖u_t‖²/σ_t² between the two worlds, its variance is the same sum.
+//! at the public state, Σ_t ⟨R_t − Σ others, u_t⟩/σ_t². Its mean differs by Σ‖u_t‖²/σ_t² between the two neighbours, its variance is the same sum.
 
 use dp_pvi_accounting::Relation;
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::mechanism::Term;
 use dp_pvi_privacy::{SiteState, UnitTable, Units};
@@ -77,7 +77,7 @@ fn attack(task: &ResolvedTask, data: &RecordTable, others: usize, victim: &Recor
             totals[0] += rest * u / variance;
             totals[1] += u * u / variance;
         }
-        state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &released }).state;
+        state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &released }).state;
     }
     totals
 }
@@ -150,7 +150,7 @@ fn nobody_is_told_apart_better_than_stated() {
             builder.push(record.indices, record.values, record.target).unwrap();
         }
         let both = builder.finish();
-        let world = |data: &RecordTable, offset: u64| -> Vec<f64> {
+        let data_set = |data: &RecordTable, offset: u64| -> Vec<f64> {
             let run = |seed| {
                 let [statistic, variance] = attack(&task, data, others.len(), &victim, offset + seed);
                 // Of standard deviation 1, whatever the transcript was.
@@ -158,7 +158,7 @@ fn nobody_is_told_apart_better_than_stated() {
             };
             (0..RUNS).map(run).collect()
         };
-        let (with, without) = (world(&both, 0), world(&others, RUNS));
+        let (with, without) = (data_set(&both, 0), data_set(&others, RUNS));
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let spread = |values: &[f64]| values.iter().map(|x| (x - mean(values)).powi(2)).sum::<f64>() / values.len() as f64;
         let mu = mean(&with) - mean(&without);

@@ -25,7 +25,7 @@ use dp_pvi_posterior::task::{Clip, DocumentsSpec, StatisticsSpec, UpdateSpec, Vi
 use dp_pvi_privacy::mechanism::{BatchSummation, Message, Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, Units};
 
-use super::asked::Asked;
+use super::public_job::PublicJob;
 use super::{Job, Output, only_step};
 use crate::capabilities::statistics::ExpectedStatistics;
 use crate::capabilities::statistics::linear_noise::LinearStatistics;
@@ -43,7 +43,7 @@ pub(super) fn run<N: NoiseSource>(
     noise: &N,
 ) -> Result<Output, InferenceError> {
     Point::new(spec, job)?;
-    let asked = Asked::of(job)?;
+    let asked = PublicJob::of(job)?;
     if let Some(batches) = spec.batches(&job.task.setting(), job.visit)? {
         let permit = only_step(permit, &batches.event())?;
         let sum = batches.release_sum(units, &asked, images, permit, noise)?;
@@ -59,13 +59,13 @@ pub(super) fn run<N: NoiseSource>(
     Ok(Output { message, pending: Pending::None })
 }
 
-fn statistics(asked: &Asked, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+fn statistics(asked: &PublicJob, sum: Summation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     let point = Point::asked(asked)?;
     Ok(sum.each(|unit, _, (), term| point.add(unit, term)))
 }
 
 /// All of a batch of images at once.
-fn images(asked: &Asked, sum: BatchSummation<'_, RecordTable>) -> Result<Summed, InferenceError> {
+fn images(asked: &PublicJob, sum: BatchSummation<'_, RecordTable>) -> Result<Summed, InferenceError> {
     match Point::asked(asked)?.kind {
         Kind::Images(images) => Ok(sum.of(images.as_ref())),
         _ => Err(InferenceError::Job("batches are of images")),
@@ -131,7 +131,7 @@ impl Point {
         Ok(Self { kind })
     }
 
-    fn asked(asked: &Asked) -> Result<Self, InferenceError> {
+    fn asked(asked: &PublicJob) -> Result<Self, InferenceError> {
         let UpdateSpec::Vips(spec) = &asked.task.update else { return Err(InferenceError::Job("the task names another update")) };
         asked.job(|job| Self::new(spec, job))
     }

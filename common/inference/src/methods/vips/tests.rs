@@ -6,7 +6,7 @@ use dp_pvi_models::latent_dirichlet::recovery::matched_l1;
 use dp_pvi_models::latent_dirichlet::{LatentDirichletSpec, Shape};
 use dp_pvi_models::logistic_regression;
 use dp_pvi_models::sigmoid_belief::SigmoidBeliefSpec;
-use dp_pvi_posterior::methods::{Arrived, VipsRule};
+use dp_pvi_posterior::methods::{VipsRule, VisitSum};
 use dp_pvi_posterior::task::{
     Approximation, Clip, Counts, DocumentsSpec, Expansion, ImagesSpec, Intervals, ModelSpec, PolyaGammaSpec, ResolvedTask, ScheduleSpec,
     StatisticsSpec, UpdateSpec, VipsSpec,
@@ -141,11 +141,11 @@ fn sum_at(task: &ResolvedTask, visit: u32, state: &[f64], data: &RecordTable) ->
 
 fn without_noise(task: &ResolvedTask, data: &RecordTable) -> Vec<f64> {
     let rule = task.rule();
-    let step = |state: Vec<f64>, visit| rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum_at(task, visit, &state, data) }).state;
+    let step = |state: Vec<f64>, visit| rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum_at(task, visit, &state, data) }).state;
     (0..task.visits()).fold(rule.initial(), step)
 }
 
-/// T16.2, z = 0: the scales of the blocks, the shares of the budget and the server's rule leave the golden fixed point.
+/// z = 0: the scales of the blocks, the shares of the budget and the server's rule leave the golden fixed point.
 #[test]
 fn without_noise_logistic_rounds_end_at_the_reference() {
     let (data, expected) = (vectors("logreg"), vectors("pg_vb"));
@@ -176,7 +176,7 @@ fn both_expansions_have_the_same_iterates_and_centring_keeps_noise_out() {
             let scale = *spec_of(&task).scales(&task.setting(), visit).last().unwrap();
             let second = sum.len() - 10;
             sum[second..].iter_mut().for_each(|s| *s += noise * uniform(&mut rng) / scale);
-            state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
+            state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum }).state;
         }
         Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap().standard().mean().to_vec()
     };
@@ -187,8 +187,8 @@ fn both_expansions_have_the_same_iterates_and_centring_keeps_noise_out() {
     assert!(about_mean < 0.3 * about_zero, "{about_mean} {about_zero}");
 }
 
-/// Documents of planted topics: topic k is mostly words 10k to 10k + 9.
-fn planted(count: usize, seed: u64) -> (Vec<Vec<f64>>, RecordTable) {
+/// Documents of drawn topics: topic k is mostly words 10k to 10k + 9.
+fn drawn(count: usize, seed: u64) -> (Vec<Vec<f64>>, RecordTable) {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let mut unit = move || f64::midpoint(uniform(&mut rng), 1.0);
     let topics: Vec<Vec<f64>> = (0..4)
@@ -221,10 +221,10 @@ fn planted(count: usize, seed: u64) -> (Vec<Vec<f64>>, RecordTable) {
     (topics, builder.finish())
 }
 
-/// z = 0, nothing clipped: planted topics come out.
+/// z = 0, nothing clipped: drawn topics come out.
 #[test]
 fn without_noise_topics_are_recovered() {
-    let (expected, data) = planted(400, 5);
+    let (expected, data) = drawn(400, 5);
     for clip in [Clip::Fixed {}, Clip::Learned { units: 400.0, target: 0.999, rate: 0.3, weight: 0.2 }] {
         let task = topic_task(4, 40, documents(25, clip, 60.0));
         let topics = VipsRule::topics(&task.setting(), &without_noise(&task, &data)).unwrap();
@@ -261,7 +261,7 @@ fn without_noise_images_are_reconstructed() {
         let update = UpdateSpec::Vips(VipsSpec { noise_multiplier, ..spec_of(&task) });
         let rule = ResolvedTask { update, ..task.clone() }.rule();
         let step =
-            |state: Vec<f64>, visit| rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum_at(&task, visit, &state, &data) }).state;
+            |state: Vec<f64>, visit| rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum_at(&task, visit, &state, &data) }).state;
         let state = (0..task.visits()).fold(rule.initial(), step);
         let network = VipsRule::network(&task.setting(), &state).unwrap();
         let accuracy = dp_pvi_models::sigmoid_belief::hidden::Prepared::new(&network).reconstruct(rows.clone(), 10).accuracy;
@@ -307,7 +307,7 @@ fn images_are_summed_alike_by_batches_and_by_terms() {
 /// The learned clip goes to the quantile of the documents' norms, and the state carries it.
 #[test]
 fn the_clip_follows_the_norms() {
-    let (_, data) = planted(400, 6);
+    let (_, data) = drawn(400, 6);
     let clip = Clip::Learned { units: 400.0, target: 0.9, rate: 0.3, weight: 0.2 };
     let task = topic_task(4, 40, documents(60, clip, 50.0));
     let state = without_noise(&task, &data);
@@ -330,7 +330,7 @@ fn all_tasks() -> Vec<(ResolvedTask, RecordTable)> {
     let mut data = random_units(3, 40, 4);
     data.push(vec![(vec![f64::NAN; 4], 1.0)]);
     data.push(vec![(vec![1e300; 4], 0.0)]);
-    let (_, words) = planted(30, 7);
+    let (_, words) = drawn(30, 7);
     vec![
         (logistic_task(4, polya_gamma(2, 1.0, ORIGIN)), table(4, &data)),
         (logistic_task(4, polya_gamma(2, 1.0, centred(4.0))), table(4, &data)),
@@ -366,7 +366,7 @@ fn terms_are_within_the_clip() {
                 }
             }
             assert!(largest > 0.05 * clip, "{largest} {clip}");
-            state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum_at(&task, visit, &state, &data) }).state;
+            state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum_at(&task, visit, &state, &data) }).state;
         }
     }
 }
@@ -399,7 +399,7 @@ fn huge_noise_leaves_a_usable_state() {
         let mut state = rule.initial();
         for visit in 0..task.visits() {
             let sum: Vec<f64> = sum_at(&task, visit, &state, &data).iter().map(|s| s + 1e4 * uniform(&mut rng)).collect();
-            state = rule.apply(&state, &Arrived { visit, sites: 3, sum: &sum }).state;
+            state = rule.apply(&state, &VisitSum { visit, sites: 3, sum: &sum }).state;
             assert!(Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).is_ok());
             assert!(
                 Point::new(&spec_of(&task), &Job { site: None, task: &task, visit: 0, lambda: &state, state: &SiteState::None }).is_ok()
@@ -407,8 +407,8 @@ fn huge_noise_leaves_a_usable_state() {
         }
         // What is no sum of this visit leaves the state as it is.
         let broken = vec![f64::NAN; sum_at(&task, 0, &state, &data).len()];
-        assert_eq!(rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &broken }).state, state);
-        assert_eq!(rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &[1.0] }).state, state);
+        assert_eq!(rule.apply(&state, &VisitSum { visit: 0, sites: 1, sum: &broken }).state, state);
+        assert_eq!(rule.apply(&state, &VisitSum { visit: 0, sites: 1, sum: &[1.0] }).state, state);
     }
     assert!(Shape::new(4, 40, 0.2, 0.05).is_ok());
 }

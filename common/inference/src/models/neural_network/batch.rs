@@ -58,7 +58,7 @@ pub struct BatchGradients<'a> {
     samples: usize,
 }
 
-/// Draws and buffers of a batch. They hold what records say: whoever makes them drops them with the records' sum.
+/// Draws and buffers of a batch. They hold values of records, so their owner drops them with the sum.
 pub struct Work {
     draws: Draws,
     /// Records of the batch: position of the first entry, target.

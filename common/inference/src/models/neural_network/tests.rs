@@ -215,7 +215,7 @@ fn records_that_cannot_be_used_contribute_nothing() {
             let (norms, sum) = among(&bad);
             assert_eq!(norms[good.len()..], vec![0.0; bad.len()]);
             assert_eq!((norms, sum), among(&silent));
-            // Wild but usable numbers: finite, and nobody else's term moves by more than rounding.
+            // Wild but usable numbers: finite, and no one else's term moves by more than rounding.
             let (norms, sum) = among(&[row(1e9, 1.0), row(-1e17, 1.0), row(1e-300, 1.0), row(0.0, 1.0)]);
             assert!(norms.iter().chain(&sum).all(|x| x.is_finite()));
             // A usable record of a unit counts, though another of the unit does not.

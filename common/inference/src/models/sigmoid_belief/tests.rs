@@ -148,7 +148,7 @@ fn norms_of_images_are_those_of_what_is_added_over_the_whole_range() {
 }
 
 /// What the test above is for: numbers whose squares vanish. A network whose visible biases are far from 0 has E ω = tanh(c/2)/(2c) of 1e-160 and less; with
-/// the pixels and hidden units as small, every square of an image's numbers is 0 although the numbers are not, and a norm that is told from them
+/// the pixels and hidden units as small, every square of an image's numbers is 0 although the numbers are not, and a norm that is distinguished from them
 /// is 0 while something is added. Numbers as small as that are made 0 before norm and sum are taken ([`Prepared::fit`]), so both are 0. At the other end
 /// stand records of 1e200, whose squares are no numbers: pixels are cut to 1 first.
 #[test]

@@ -8,7 +8,7 @@ use dp_pvi_math::expfam::gaussian::full::{svec, triangle, unsvec};
 use nalgebra::DVector;
 
 use crate::methods::Setting;
-use crate::methods::{Arrived, Rule, Step};
+use crate::methods::{Rule, Step, VisitSum};
 use dp_pvi_models::MixtureForm;
 use dp_pvi_models::gaussian_mixture::em::{Mixture, Scales, m_step, statistics_len};
 use dp_pvi_models::start::standard_normal;
@@ -80,14 +80,14 @@ impl Rule for EmRule {
         self.initial.clone()
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
         let directions = self.components * self.dimension;
-        let fits = arrived.sum.len() == statistics_len(self.components, self.dimension) && arrived.sum.iter().all(|v| v.is_finite());
+        let fits = received.sum.len() == statistics_len(self.components, self.dimension) && received.sum.iter().all(|v| v.is_finite());
         if !fits {
             return Step { state: state.to_vec(), correction: None, floored: directions };
         }
-        let mixture = m_step(&self.scales, arrived.sum, self.components, self.dimension, self.bound);
-        let total = arrived.sum[..self.components].iter().map(|n| (n / self.scales.weight).max(1.0)).sum();
+        let mixture = m_step(&self.scales, received.sum, self.components, self.dimension, self.bound);
+        let total = received.sum[..self.components].iter().map(|n| (n / self.scales.weight).max(1.0)).sum();
         let next = self.write(&mixture, total);
         // A sum so large that a number left its range changes nothing.
         if next.iter().all(|value| value.is_finite()) {

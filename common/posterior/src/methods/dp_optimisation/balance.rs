@@ -9,7 +9,7 @@
 //!
 //! # Weights
 //! To shorten a gradient that is longer than C biases the fit: rare surprises are cut, common residuals are not. A record is instead
-//! multiplied by min(1, C/longest), longest the norm of the longer of the gradients that it would have with either class. That is a function
+//! multiplied by min(1, C / the longer of the norms of its gradients with either class). That is a function
 //! of its features and the public posterior, so that the mean of its gradient is still 0 where the model is right (Künsch, Stefanski and Carroll
 //! 1989 call such estimators conditionally unbiased). Less is lost than it seems: long are the gradients of records whose class is nearly
 //! certain, which say little. Of a person with many records each is weighted by itself, and their sum is clipped.

@@ -22,7 +22,7 @@
 
 mod balance;
 mod noise_aware;
-mod rehearsal;
+mod prior_predictive;
 mod rule;
 mod sites;
 mod task;

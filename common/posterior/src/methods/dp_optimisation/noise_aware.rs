@@ -1,12 +1,12 @@
 //! The noise-aware posterior of DP optimisation with its preconditioned step: every visit of all sites is a
-//! [look](crate::methods::noise_aware::looks) at the likelihood.
+//! [measurement](crate::methods::noise_aware::measurements) of the likelihood.
 //!
 //! A visit sends, beside its change, the mean gradient ḡ of its L steps, the mean μ̄ of the points at which they were taken, and the mean of the
 //! curvatures. Near the posterior a site's gradient is linear, so that ḡ is its gradient at μ̄ with noise of variance (zC/(qa))²/L, a the feature's scale.
 //! Under Poisson sampling the sampled sum varies by (1 − q)/q·H/L besides, by the information equality. Where every unit is in exactly one of T batches of an epoch
 //! the batches' variations cancel, but only at one point: a visit moves, and ḡ has every unit's gradient at the point of its batch. Over E epochs that varies by
 //! Σ_i h_i² Var_t(θ_t)/E with a unit's curvature h_i, which does not fall with the number of units and comes to H/E and more in visits that go far. The
-//! same term as under Poisson sampling stands for it, (T − 1)/(TE)·H. The sums over all sites are one look. The
+//! same term as under Poisson sampling stands for it, (T − 1)/(TE)·H. The sums over all sites are one measurement. The
 //! sites' points are a little apart: their mean by declared sizes is exact where curvatures are in proportion to sizes. A visit of some sites only counts as
 //! a part of that size of the whole.
 
@@ -14,7 +14,7 @@ use nalgebra::DVector;
 
 use super::rule::Measured;
 use crate::methods::noise_aware::correlations::Correlations;
-use crate::methods::noise_aware::looks::{Look, Looks};
+use crate::methods::noise_aware::measurements::{Measurement, Measurements};
 use crate::methods::noise_aware::weighted::Weighted;
 use crate::methods::noise_aware::{Absent, History, LARGEST, Posterior};
 use crate::methods::scaled::learned;
@@ -31,14 +31,14 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
     let scales = spec.feature_scales(task).ok().filter(|scales| scales.len() == d).ok_or(Absent::Diverged)?;
     let learned = usize::try_from(learned(task)).unwrap_or(usize::MAX);
     let scales = DVector::from_vec(scales);
-    let looks = looks(spec, &scales, history, learned).ok_or(Absent::Diverged)?;
-    if looks.is_empty() {
+    let measurements = measurements(spec, &scales, history, learned).ok_or(Absent::Diverged)?;
+    if measurements.is_empty() {
         return Err(Absent::NoRound);
     }
-    let looks = looks.into_iter().map(|look| look.informed(task)).collect();
-    let looks = Looks {
+    let measurements = measurements.into_iter().map(|measurement| measurement.informed(task)).collect();
+    let measurements = Measurements {
         family: task.family(),
-        looks,
+        measurements,
         correlations: Correlations::new(task, None),
         weighted: spec.weighted.then(|| Weighted {
             model: task.model.clone(),
@@ -50,11 +50,11 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
         prior: task.priors(),
         near: None,
     };
-    looks.posterior().ok_or(Absent::Diverged)
+    measurements.posterior().ok_or(Absent::Diverged)
 }
 
-/// One look a visit; states end with so many learned scales. `None` where a state is not one of this rule, or a site is unknown.
-fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History, learned: usize) -> Option<Vec<Look>> {
+/// One measurement a visit; states end with so many learned scales. `None` where a state is not one of this rule, or a site is unknown.
+fn measurements(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History, learned: usize) -> Option<Vec<Measurement>> {
     let d = scales.len();
     let noise_of_one = noise_of_one(spec, scales);
     let mut visits: Vec<(u32, Gathered)> = Vec::new();
@@ -74,10 +74,10 @@ fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History, le
         });
         visits[at].1.add(&measured, share, &(&noise_of_one * f64::from(sites)));
     }
-    let look = |(_, all): (u32, Gathered)| {
+    let measurement = |(_, all): (u32, Gathered)| {
         let curvature = all.curvature / all.share;
         let sampled = sampled(spec, &curvature);
-        Look {
+        Measurement {
             point: all.point / all.share,
             gradient: all.gradient / all.share,
             noise: &all.noise / all.share.powi(2) + sampled / all.share,
@@ -85,7 +85,7 @@ fn looks(spec: &DpOptimisationSpec, scales: &DVector<f64>, history: &History, le
             curvature,
         }
     };
-    Some(visits.into_iter().filter(|(_, all)| all.share > 0.0).map(look).collect())
+    Some(visits.into_iter().filter(|(_, all)| all.share > 0.0).map(measurement).collect())
 }
 
 /// Variances of the noise on the mean gradient of a site's visit.

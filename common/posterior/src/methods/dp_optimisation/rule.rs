@@ -4,7 +4,7 @@
 //! round. Nothing but λ enters a later step.
 
 use crate::methods::pvi::PviRule;
-use crate::methods::{Arrived, Rule, Step};
+use crate::methods::{Rule, Step, VisitSum};
 
 /// The rule of one task.
 #[derive(Debug)]
@@ -39,17 +39,17 @@ impl Rule for MeasuredRule {
         [self.pvi.initial(), vec![0.0; 3 * self.dimension]].concat()
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
         let d = self.dimension;
         let (lambda, measured) = state.split_at(state.len().min(2 * d));
-        let usable = arrived.sum.len() == 5 * d && arrived.sum.iter().all(|v| v.is_finite());
-        let Some((change, seen)) = arrived.sum.split_at_checked(2 * d).filter(|_| usable) else {
+        let usable = received.sum.len() == 5 * d && received.sum.iter().all(|v| v.is_finite());
+        let Some((change, seen)) = received.sum.split_at_checked(2 * d).filter(|_| usable) else {
             // Of a wrong length: λ stays, and so does the rest.
-            let step = self.pvi.apply(lambda, arrived.visit, &[]);
+            let step = self.pvi.apply(lambda, received.visit, &[]);
             return Step { state: [&step.state, measured].concat(), ..step };
         };
-        let step = self.pvi.apply(lambda, arrived.visit, change);
-        let sites = f64::from(arrived.sites.max(1));
+        let step = self.pvi.apply(lambda, received.visit, change);
+        let sites = f64::from(received.sites.max(1));
         let averaged = |(i, value): (usize, &f64)| if (d..2 * d).contains(&i) { value / sites } else { *value };
         let seen: Vec<f64> = seen.iter().enumerate().map(averaged).collect();
         Step { state: [step.state, seen].concat(), ..step }

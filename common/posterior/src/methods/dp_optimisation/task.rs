@@ -13,11 +13,11 @@ use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::{requires_epsilon, requires_local_trust};
 use crate::methods::divided::{Divided, Undividable, of_factor};
 use crate::methods::noise_aware::{Absent, History, Posterior};
-use crate::methods::rehearsal::{NotForecast, Sent, Stage};
+use crate::methods::prior_predictive::{NotForecast, Sent, Stage};
 use crate::methods::scaled::{ScaledRule, learned};
 use crate::methods::{
-    Arrived, Comparable, NoiseAware, PviRule, Resolving, Rule, Setting, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec,
-    VisitForm, Visits,
+    Comparable, NoiseAware, PviRule, Resolving, Rule, Setting, SiteStateForm, StateForm, Traits, UpdateRules, UpdateSpec, VisitForm,
+    VisitSum, Visits,
 };
 use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_math::noisy_likelihood;
@@ -226,7 +226,7 @@ pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError
 }
 
 impl Raw {
-    /// All numbers but z, which stands at 1 until it is calibrated.
+    /// All numbers but z, which is at 1 until it is calibrated.
     fn spec(&self, resolving: &Resolving<'_>) -> Result<DpOptimisationSpec, TaskError> {
         let model = resolving.task.model.rules();
         // Only a log-concave likelihood has a curvature that the preconditioned step can count on.
@@ -420,7 +420,7 @@ impl UpdateRules for DpOptimisationSpec {
         Traits { is_asynchronous: true, learns_scales: self.measured, ..Traits::of_passes(self.steps) }
     }
 
-    /// Scales that the server learns stand behind what sites send.
+    /// Scales that the server learns are behind what sites send.
     fn state(&self, task: &Setting<'_>) -> StateForm {
         let len = self.sent(task) + if self.measured { learned(task) } else { 0 };
         StateForm { len, site: SiteStateForm::Public(task.family().len()) }
@@ -434,16 +434,16 @@ impl UpdateRules for DpOptimisationSpec {
         let dimension = task.dimension as usize;
         let noise = noise_of_visit(task, self);
         // Of a measured visit: [Σḡ + ΣH̄ μ̄, ΣH̄], with the noise of ḡ.
-        let told = move |state: &[f64], arrived: &Arrived<'_>| {
+        let noisy = move |state: &[f64], received: &VisitSum<'_>| {
             let seen = Measured::of(state, dimension)?;
             let curvature: Vec<f64> = seen.curvature.iter().map(|h| h.max(0.0)).collect();
             let h = seen.gradient.iter().zip(&curvature).zip(seen.point).map(|((g, h), mu)| g + h * mu);
             let likelihood: Vec<f64> = h.chain(curvature.iter().copied()).collect();
-            let noise: Vec<f64> = noise.as_ref()?.iter().map(|variance| variance * f64::from(arrived.sites)).collect();
+            let noise: Vec<f64> = noise.as_ref()?.iter().map(|variance| variance * f64::from(received.sites)).collect();
             Some(noisy_likelihood::diagonal(&vec![0.0; 2 * dimension], &likelihood, &noise))
         };
         let inner = move |prior| -> Box<dyn Rule> { Box::new(MeasuredRule { pvi: pvi.clone().with_prior(prior), dimension }) };
-        ScaledRule::over(Box::new(inner), task, Some(Box::new(told)))
+        ScaledRule::over(Box::new(inner), task, Some(Box::new(noisy)))
     }
 
     fn released(&self) -> String {
@@ -462,8 +462,8 @@ impl UpdateRules for DpOptimisationSpec {
         Some(UpdateSpec::DpOptimisation(Self { noise_multiplier, step_precision, ..*self }))
     }
 
-    fn rehearse(&self, task: &Setting<'_>, _visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
-        super::rehearsal::changes(self, task, state, stage)
+    fn simulate(&self, task: &Setting<'_>, _visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+        super::prior_predictive::changes(self, task, state, stage)
     }
 
     fn noise_aware(&self) -> Result<&dyn NoiseAware, Absent> {
@@ -478,7 +478,7 @@ impl UpdateRules for DpOptimisationSpec {
         if self.noise_aware().is_ok() { Ok(self) } else { Err(NotTested::Steps) }
     }
 
-    /// Of what the others measured; λ − λ_m stands beside it, or in its place where nothing was measured.
+    /// Of what the others measured; λ − λ_m is beside it, or in its place where nothing was measured.
     fn without(&self, task: &Setting<'_>, releases: &SiteReleases<'_>, site: usize) -> Result<Divided, Undividable> {
         let plain = of_factor(task, releases, site, Absent::Divided);
         if self.noise_aware().is_err() {

@@ -5,7 +5,7 @@
 
 use dp_pvi_math::expfam::any::{Family, Gaussian};
 
-use crate::methods::{Arrived, GlobalViSpec, Rule, Setting, Step};
+use crate::methods::{GlobalViSpec, Rule, Setting, Step, VisitSum};
 use dp_pvi_math::optim::Adam;
 use dp_pvi_models::spec::Prior;
 
@@ -27,9 +27,9 @@ impl GlobalViRule {
         Self { spec, family: task.family(), prior: task.priors() }
     }
 
-    fn step(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
+    fn step(&self, state: &[f64], received: &VisitSum<'_>) -> Option<Vec<f64>> {
         let d = self.family.dimension();
-        if state.len() != 6 * d || arrived.sum.len() != 2 * d {
+        if state.len() != 6 * d || received.sum.len() != 2 * d {
             return None;
         }
         let (lambda, moments) = state.split_at(2 * d);
@@ -40,10 +40,10 @@ impl GlobalViRule {
         let weight = 1.0 / self.spec.sampling_rate.get();
         // Adam descends.
         let gradient: Vec<f64> = (0..d)
-            .map(|j| -(weight * arrived.sum[j] + self.prior.precision[j] * (self.prior.mean[j] - mean[j])))
-            .chain((0..d).map(|j| -(weight * arrived.sum[d + j] + 1.0 - self.prior.precision[j] * variance[j])))
+            .map(|j| -(weight * received.sum[j] + self.prior.precision[j] * (self.prior.mean[j] - mean[j])))
+            .chain((0..d).map(|j| -(weight * received.sum[d + j] + 1.0 - self.prior.precision[j] * variance[j])))
             .collect();
-        let mut adam = Adam::resume(first.to_vec(), second.to_vec(), arrived.visit);
+        let mut adam = Adam::resume(first.to_vec(), second.to_vec(), received.visit);
         adam.step(&mut parameters, &gradient, self.spec.learning_rate);
         let precision = parameters[d..].iter().map(|l| (-2.0 * l.clamp(LOG_SCALE.0, LOG_SCALE.1)).exp());
         let precision: Vec<f64> = precision.collect();
@@ -64,8 +64,8 @@ impl Rule for GlobalViRule {
         state
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
-        match self.step(state, arrived) {
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
+        match self.step(state, received) {
             Some(state) => Step { state, correction: None, floored: 0 },
             None => Step { state: state.to_vec(), correction: None, floored: self.family.dimension() },
         }
@@ -77,7 +77,7 @@ impl Rule for GlobalViRule {
 mod tests {
     use super::GlobalViRule;
     use crate::methods::GlobalViSpec;
-    use crate::methods::{Arrived, Rule};
+    use crate::methods::{Rule, VisitSum};
     use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
     use dp_pvi_math::expfam::any::{Family, Gaussian};
     use dp_pvi_models::spec::{Prior, PriorSpec};
@@ -100,7 +100,7 @@ mod tests {
         let rule = rule();
         let mut state = rule.initial();
         for visit in 0..3000 {
-            state = rule.apply(&state, &Arrived { visit, sites: 3, sum: &[0.0; 4] }).state;
+            state = rule.apply(&state, &VisitSum { visit, sites: 3, sum: &[0.0; 4] }).state;
         }
         for (found, expected) in state.iter().zip([2.0, 2.0, 4.0, 4.0]) {
             assert!((found - expected).abs() < 1e-3, "{state:?}");
@@ -116,7 +116,7 @@ mod tests {
             let q = Gaussian::from_natural(rule.family, state[..4].to_vec()).unwrap();
             let (mean, variance) = (q.standard().mean().to_vec(), q.standard().variances());
             let sum: Vec<f64> = mean.iter().map(|m| 0.5 * 12.0 * (2.0 - m)).chain(variance.iter().map(|v| -0.5 * 12.0 * v)).collect();
-            state = rule.apply(&state, &Arrived { visit, sites: 3, sum: &sum }).state;
+            state = rule.apply(&state, &VisitSum { visit, sites: 3, sum: &sum }).state;
         }
         // Precision 4 + 12, mean (4·0.5 + 12·2)/16.
         for (found, expected) in state.iter().zip([26.0, 26.0, 16.0, 16.0]) {
@@ -129,7 +129,7 @@ mod tests {
         let rule = rule();
         let state = rule.initial();
         for sum in [vec![f64::NAN; 4], vec![f64::INFINITY; 4], vec![1.0]] {
-            assert_eq!(rule.apply(&state, &Arrived { visit: 3, sites: 1, sum: &sum }).state, state);
+            assert_eq!(rule.apply(&state, &VisitSum { visit: 3, sites: 1, sum: &sum }).state, state);
         }
     }
 }

@@ -29,7 +29,7 @@
 //! **Source**: this project; the bound on the Hessian is Böhning and Lindsay 1988, the weights are those of Künsch, Stefanski and Carroll 1989.
 
 mod noise_aware;
-mod rehearsal;
+mod prior_predictive;
 mod rule;
 mod scale;
 mod sites;

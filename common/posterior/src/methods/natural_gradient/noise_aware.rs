@@ -1,12 +1,12 @@
 //! The noise-aware posterior of bounded natural-gradient variational inference with its Gram preconditioner: every visit is a
-//! [look](crate::methods::noise_aware::looks) at the likelihood. With a mean field the Gram matrix has the correlations.
+//! [measurement](crate::methods::noise_aware::measurements) of the likelihood. With a mean field the Gram matrix has the correlations.
 
 use dp_pvi_math::expfam::any::Gaussian;
 use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
 use crate::methods::noise_aware::correlations::{Correlations, Products};
-use crate::methods::noise_aware::looks::{Look, Looks};
+use crate::methods::noise_aware::measurements::{Measurement, Measurements};
 use crate::methods::noise_aware::weighted::Weighted;
 use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LARGEST, OwnNoise, Posterior};
 use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
@@ -29,12 +29,12 @@ pub(crate) fn posterior(
     let all = all.and_then(|all| Gaussian::from_natural(family, all.natural_parameters).ok());
     let near = all.map(|all| DVector::from_column_slice(all.standard().mean()));
     let rule = NaturalGradientRule::new(task, *spec);
-    let Read { looks, states, last } = looks(&rule, spec, history, without).ok_or(Absent::Diverged)?;
-    if looks.is_empty() {
+    let Read { measurements, states, last } = measurements(&rule, spec, history, without).ok_or(Absent::Diverged)?;
+    if measurements.is_empty() {
         return Err(Absent::NoRound);
     }
     let products = products(&rule, history, &last).ok_or(Absent::Diverged)?;
-    let looks = looks.into_iter().map(|look| look.informed(task)).collect();
+    let measurements = measurements.into_iter().map(|measurement| measurement.informed(task)).collect();
     let model = task.model_at(&last);
     let correlations = Correlations::new(&Setting { model: &model, ..*task }, Some(products));
     let mut gathered = history.rounds.iter().map(|round| &round.included).filter(|included| !included.is_empty());
@@ -42,17 +42,17 @@ pub(crate) fn posterior(
     let same = without.is_none() && gathered.all(|included| Some(included) == first);
     let correlations = if same { correlations } else { correlations.of_some() };
     let weighted = spec.weights_of(&model);
-    let looks = Looks { family, looks, correlations, weighted, on_the_way: None, prior: task.priors(), near };
-    let carried = looks.carried().ok_or(Absent::Diverged)?;
-    let precision = rule.precision(&last, looks.error_of_the_last(rule.window(), &carried));
-    // A level has as many records in all looks where the same sites took part in all. What will be added to something else has what is linear alone.
+    let measurements = Measurements { family, measurements, correlations, weighted, on_the_way: None, prior: task.priors(), near };
+    let extrapolated = measurements.extrapolated().ok_or(Absent::Diverged)?;
+    let precision = rule.precision(&last, measurements.error_of_the_last(rule.window(), &extrapolated));
+    // A level has as many records in all measurements where the same sites took part in all. What will be added to something else has what is linear alone.
     let natural_parameters = if same {
         let around = || states.iter().map(|state| NaturalGradientRule::point(family, state).ok()).collect();
-        looks.with_levels(&carried, around).ok_or(Absent::Diverged)?
+        measurements.with_separation(&extrapolated, around).ok_or(Absent::Diverged)?
     } else {
-        carried.posterior.natural_parameters.clone()
+        extrapolated.posterior.natural_parameters.clone()
     };
-    Ok(Posterior { natural_parameters, precision, ..carried.posterior })
+    Ok(Posterior { natural_parameters, precision, ..extrapolated.posterior })
 }
 
 impl NaturalGradientSpec {
@@ -66,7 +66,7 @@ impl NaturalGradientSpec {
 
 /// What was read off the states between visits.
 struct Read {
-    looks: Vec<Look>,
+    measurements: Vec<Measurement>,
     /// The states that they were released for.
     states: Vec<Vec<f64>>,
     /// The last state.
@@ -74,7 +74,7 @@ struct Read {
 }
 
 /// Reads what was released off the states between visits. `None` where a state is not one of this rule.
-fn looks(rule: &NaturalGradientRule, spec: &NaturalGradientSpec, history: &History, without: Option<&Contribution>) -> Option<Read> {
+fn measurements(rule: &NaturalGradientRule, spec: &NaturalGradientSpec, history: &History, without: Option<&Contribution>) -> Option<Read> {
     let mut visits = Vec::new();
     let (mut before, mut last) = (rule.initial(), rule.initial());
     let before_len = before.len();
@@ -109,9 +109,9 @@ fn looks(rule: &NaturalGradientRule, spec: &NaturalGradientSpec, history: &Histo
         visits.retain(|(visit, _)| visit.is_near(square));
     }
     let states = visits.iter_mut().map(|(_, state)| std::mem::take(state)).collect();
-    let look = |released: ReleasedVisit| {
+    let measurement = |released: ReleasedVisit| {
         let released = released.at(square);
-        Look {
+        Measurement {
             point: DVector::from_vec(released.point),
             gradient: DVector::from_vec(released.gradient),
             curvature: DVector::from_vec(released.curvature),
@@ -119,7 +119,7 @@ fn looks(rule: &NaturalGradientRule, spec: &NaturalGradientSpec, history: &Histo
             curvature_noise: DVector::from_vec(released.curvature_noise),
         }
     };
-    Some(Read { looks: visits.into_iter().map(|(visit, _)| look(visit)).collect(), states, last })
+    Some(Read { measurements: visits.into_iter().map(|(visit, _)| measurement(visit)).collect(), states, last })
 }
 
 /// The Gram matrix of a run, which its first round with a site has released.

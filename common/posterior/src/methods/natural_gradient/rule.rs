@@ -23,10 +23,10 @@ use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_math::expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
-use super::scale::{ScaleState, Told};
+use super::scale::{ScaleState, ScaleSums};
 use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
-use crate::methods::{Arrived, NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step};
+use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step, VisitSum};
 use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_math::noisy_likelihood;
 use dp_pvi_math::observation::Precision;
@@ -102,14 +102,14 @@ impl NaturalGradientRule {
         Gaussian::from_natural(family, with_mean(family, parts.mean, &precision)).ok()
     }
 
-    fn gram(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Vec<f64>> {
+    fn gram(&self, state: &[f64], received: &VisitSum<'_>) -> Option<Vec<f64>> {
         let d = self.family.dimension();
         let parts = self.parts(state)?;
-        if arrived.sum.len() != triangle(d) || parts.preconditioner.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
+        if received.sum.len() != triangle(d) || parts.preconditioner.len() != triangle(d) || !received.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
-        let floor = self.floor(arrived, &parts);
-        let eigen = SymmetricEigen::try_new(unsvec(arrived.sum, d) / parts.square(), f64::EPSILON, 1000 * d.max(10))?;
+        let floor = self.floor(received, &parts);
+        let eigen = SymmetricEigen::try_new(unsvec(received.sum, d) / parts.square(), f64::EPSILON, 1000 * d.max(10))?;
         let raised = DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(floor)));
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
         let matrix = svec(&(&eigen.eigenvectors * raised * eigen.eigenvectors.transpose() + prior));
@@ -119,11 +119,11 @@ impl NaturalGradientRule {
         Some(state)
     }
 
-    fn gradient(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+    fn gradient(&self, state: &[f64], received: &VisitSum<'_>) -> Option<Step> {
         let d = self.family.dimension();
         let parts = self.parts(state)?;
-        let sent = self.sent(arrived.sum, parts.square()).filter(|_| arrived.sum.iter().all(|v| v.is_finite()))?;
-        let (gain, old_square) = (self.gain(arrived.visit), parts.square());
+        let sent = self.sent(received.sum, parts.square()).filter(|_| received.sum.iter().all(|v| v.is_finite()))?;
+        let (gain, old_square) = (self.gain(received.visit), parts.square());
         // In units of 1/σ².
         let curvature: Vec<f64> = parts
             .curvature
@@ -134,8 +134,8 @@ impl NaturalGradientRule {
         let of_likelihood = |square: f64| curvature.iter().map(move |h| h / square);
         let prior = self.prior.precisions(parts.scales);
         let slope: Vec<f64> = sent.gradient.iter().zip(self.pull_of_prior(&prior, parts.mean)).map(|(g, pull)| g + pull).collect();
-        let scales = self.scales(&parts, arrived, &sent.gradient, &of_likelihood(old_square).collect::<Vec<_>>())?;
-        let scale = self.scale(&parts, arrived, sent.scale);
+        let scales = self.scales(&parts, received, &sent.gradient, &of_likelihood(old_square).collect::<Vec<_>>())?;
+        let scale = self.scale(&parts, received, sent.scale);
         let square = scale.map_or(1.0, |scale| scale.precision.square());
         let new_prior = self.prior.with(&scales).natural(self.family);
         let mut precision: Vec<f64> = new_prior[d..].iter().zip(of_likelihood(square)).map(|(prior, h)| prior + h).collect();
@@ -146,8 +146,8 @@ impl NaturalGradientRule {
         let direction = match self.spec.preconditioner {
             Preconditioner::Gram => Cholesky::new(unsvec(parts.preconditioner, d))?.solve(&DVector::from_vec(slope)).as_slice().to_vec(),
             Preconditioner::Diagonal => {
-                let noise = self.noise(arrived) / (self.spec.curvature_weight * old_square);
-                let floor = (self.spec.eigenvalue_floor * noise).max(self.smallest_precision(arrived, &parts));
+                let noise = self.noise(received) / (self.spec.curvature_weight * old_square);
+                let floor = (self.spec.eigenvalue_floor * noise).max(self.smallest_precision(received, &parts));
                 let diagonal = diagonal(self.family, &precision);
                 slope.iter().zip(diagonal).map(|(slope, precision)| slope / precision.max(floor)).collect()
             }
@@ -213,13 +213,13 @@ impl NaturalGradientRule {
     }
 
     /// The learned scale after a visit. Averages the same visits as the mean does; the first gradient is skipped, as for τ.
-    fn scale(&self, parts: &Parts<'_>, arrived: &Arrived<'_>, sums: Option<[f64; 2]>) -> Option<ScaleState> {
+    fn scale(&self, parts: &Parts<'_>, received: &VisitSum<'_>, sums: Option<[f64; 2]>) -> Option<ScaleState> {
         let (state, known) = (parts.scale?, self.scale?);
         let (visits, first) = self.visits();
-        let (Some(sums), Some(weights), true) = (sums, self.spec.scale_weights, arrived.visit > first) else { return Some(state) };
+        let (Some(sums), Some(weights), true) = (sums, self.spec.scale_weights, received.visit > first) else { return Some(state) };
         let start = (visits.saturating_sub(self.window()) + 1).clamp(first + 1, visits - 1);
-        let gain = if arrived.visit <= start { 1.0 } else { self.share_since(start, arrived.visit) };
-        Some(state.next(&known, &weights, Told { sums, noise: self.noise(arrived).powi(2), gain }))
+        let gain = if received.visit <= start { 1.0 } else { self.share_since(start, received.visit) };
+        Some(state.next(&known, &weights, ScaleSums { sums, noise: self.noise(received).powi(2), gain }))
     }
 
     /// q(1/σ²) of a state, with the noise in the points of the visits that are averaged taken out: δᵀHδ of their errors δ has this mean and variance. `None` where no scale is
@@ -234,12 +234,12 @@ impl NaturalGradientRule {
         let (d, parts) = (self.family.dimension(), self.parts(state)?);
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
         let matrix = unsvec(parts.preconditioner, d) - prior;
-        let arrived = Arrived { visit: 0, sites, sum: &[] };
-        let noise = self.noise(&arrived) / parts.square();
+        let received = VisitSum { visit: 0, sites, sum: &[] };
+        let noise = self.noise(&received) / parts.square();
         // As it was at the first visit, whatever σ was learned since.
         let before = self.initial();
         let before = self.parts(&before)?;
-        let floor = self.floor(&arrived, &before) * before.square() / parts.square();
+        let floor = self.floor(&received, &before) * before.square() / parts.square();
         Some(Products::new(matrix, noise.powi(2), floor))
     }
 
@@ -248,15 +248,15 @@ impl NaturalGradientRule {
         self.prior.mean.iter().zip(precision).zip(mean).map(|((m0, p), mu)| p * (m0 - mu)).collect()
     }
 
-    /// τ² of every group after a visit. What the visit released is one look at the likelihood, (g + H̄μ, H̄) with the noise of g; the ascent is that of
+    /// τ² of every group after a visit. What the visit released is one measurement of the likelihood, (g + H̄μ, H̄) with the noise of g; the ascent is that of
     /// [`scales`](dp_pvi_math::scales). The first gradient, which is one at the prior's mean, says nothing of the size of effects.
-    fn scales(&self, parts: &Parts<'_>, arrived: &Arrived<'_>, gradient: &[f64], curvature: &[f64]) -> Option<Vec<f64>> {
-        if !self.prior.learns_scales() || arrived.visit <= self.visits().1 {
+    fn scales(&self, parts: &Parts<'_>, received: &VisitSum<'_>, gradient: &[f64], curvature: &[f64]) -> Option<Vec<f64>> {
+        if !self.prior.learns_scales() || received.visit <= self.visits().1 {
             return Some(parts.scales.to_vec());
         }
-        let noise: Vec<f64> = self.noises(arrived.visit, arrived.sites).0.into_iter().map(|variance| variance / parts.square()).collect();
+        let noise: Vec<f64> = self.noises(received.visit, received.sites).0.into_iter().map(|variance| variance / parts.square()).collect();
         let none = vec![0.0; self.family.len()];
-        let told = match self.family {
+        let noisy = match self.family {
             Family::FullGaussian { dimension } => {
                 let curvature = svec(&without_negative_eigenvalues(unsvec(curvature, dimension))?);
                 let mut likelihood = with_mean(self.family, parts.mean, &curvature);
@@ -272,7 +272,7 @@ impl NaturalGradientRule {
                 noisy_likelihood::diagonal(&none, &likelihood, &noise)
             }
         };
-        let known = NoisyScales::new(self.family, &told, (&self.prior.mean, &self.prior.precision), &self.prior.groups);
+        let known = NoisyScales::new(self.family, &noisy, (&self.prior.mean, &self.prior.precision), &self.prior.groups);
         Some(known.fixed_point(parts.scales)?.scales)
     }
 
@@ -332,14 +332,14 @@ impl NaturalGradientRule {
     }
 
     /// Standard deviation of the noise on one coordinate of a sum.
-    pub(super) fn noise(&self, arrived: &Arrived<'_>) -> f64 {
-        self.noise.get(arrived.visit as usize).copied().unwrap_or(0.0) * self.gathered.of(arrived.sites).sqrt()
+    pub(super) fn noise(&self, received: &VisitSum<'_>) -> f64 {
+        self.noise.get(received.visit as usize).copied().unwrap_or(0.0) * self.gathered.of(received.sites).sqrt()
     }
 
     /// Variances of the noise on a gradient visit's sum over so many sites: of the gradient, and of what is sent of the curvature. The effect of one site has
     /// that site's noise alone, and a product of two sites' effects has none.
     fn noises(&self, visit: u32, sites: u32) -> (Vec<f64>, Vec<f64>) {
-        let of = |sites| self.noise(&Arrived { visit, sites, sum: &[] }).powi(2);
+        let of = |sites| self.noise(&VisitSum { visit, sites, sum: &[] }).powi(2);
         let (all, one) = (of(sites), of(1));
         let d = self.family.dimension();
         let Some(owners) = Some(&self.owners).filter(|owners| owners.len() == d) else {
@@ -359,21 +359,21 @@ impl NaturalGradientRule {
     }
 
     /// What no eigenvalue of the Gram matrix is left below.
-    fn floor(&self, arrived: &Arrived<'_>, parts: &Parts<'_>) -> f64 {
-        let noise = self.noise(arrived) / parts.square();
+    fn floor(&self, received: &VisitSum<'_>, parts: &Parts<'_>) -> f64 {
+        let noise = self.noise(received) / parts.square();
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let half = self.family.dimension() as f64 / 2.0;
-        (self.spec.eigenvalue_floor * noise * half.sqrt()).max(self.smallest_precision(arrived, parts))
+        (self.spec.eigenvalue_floor * noise * half.sqrt()).max(self.smallest_precision(received, parts))
     }
 
     /// `shrinkage`·K s/τ.
-    fn smallest_precision(&self, arrived: &Arrived<'_>, parts: &Parts<'_>) -> f64 {
+    fn smallest_precision(&self, received: &VisitSum<'_>, parts: &Parts<'_>) -> f64 {
         let (visits, first) = self.visits();
         let window = f64::from(self.window());
         let gain = self.spec.step * (f64::from(visits - first) - 0.5 * (window - 1.0));
         let gradient = |visit: u32| self.shares.get(visit as usize).copied().unwrap_or(0.0);
         let share: f64 = (first..visits).map(gradient).sum();
-        let gathered = self.gathered.of(arrived.sites);
+        let gathered = self.gathered.of(received.sites);
         let noise = self.spec.noise_multiplier.get() * self.spec.clip_norm.get() * (gathered / share.max(f64::MIN_POSITIVE)).sqrt();
         self.spec.shrinkage * gain * noise / (parts.square().sqrt() * self.prior_scale)
     }
@@ -476,10 +476,10 @@ impl Rule for NaturalGradientRule {
         Parts { lambda: &lambda, mean: &self.prior.mean, curvature: &curvature, preconditioner: &preconditioner, scale, scales }.concat()
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
-        let step = match self.spec.visit(arrived.visit) {
-            NaturalGradientVisit::Gram => self.gram(state, arrived).map(|state| Step { state, correction: None, floored: 0 }),
-            NaturalGradientVisit::Gradient => self.gradient(state, arrived),
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
+        let step = match self.spec.visit(received.visit) {
+            NaturalGradientVisit::Gram => self.gram(state, received).map(|state| Step { state, correction: None, floored: 0 }),
+            NaturalGradientVisit::Gradient => self.gradient(state, received),
         };
         step.unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: self.family.dimension() })
     }

@@ -1,7 +1,7 @@
 //! What a state of natural gradients knows of a learned scale of the observations.
 //!
 //! A gradient visit brings G = Σ w(t − 1), twice the gradient of the likelihood in ln σ² at the σ of its state, and n = Σ w. Both are averaged over the visits over which iterates
-//! are, as looks at one likelihood near its maximum ([`LogScale`]); a visit before those stands alone. What follows is the distribution of 1/σ² with the noise considered, and as wide as the
+//! are, as measurements of one likelihood near its maximum ([`LogScale`]); a visit before those is alone. What follows is the distribution of 1/σ² with the noise considered, and as wide as the
 //! last step was long. Post-processing of released values.
 
 use crate::methods::ScaleWeights;
@@ -28,7 +28,7 @@ pub(super) struct ScaleState {
 
 /// What a visit brought.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct ScaleSums {
     /// Σ w(t − m) and Σ w, with noise.
     pub(super) sums: [f64; 2],
     /// Variance of the noise of a number that is sent with weight 1.
@@ -55,19 +55,19 @@ impl ScaleState {
         [self.reference, self.gradient, self.count, self.noise, self.precision.shape, self.precision.rate]
     }
 
-    pub(super) fn next(&self, scale: &LearnedScale, weights: &ScaleWeights, told: Told) -> Self {
-        let [statistic, count] = told.sums;
-        let gain = if self.count == 0.0 { 1.0 } else { told.gain };
+    pub(super) fn next(&self, scale: &LearnedScale, weights: &ScaleWeights, sums: ScaleSums) -> Self {
+        let [statistic, count] = sums.sums;
+        let gain = if self.count == 0.0 { 1.0 } else { sums.gain };
         let mean = |old: f64, new: f64| old + gain * (new - old);
         let now = self.precision.square().ln();
         let next = Self {
             reference: mean(self.reference, now),
             gradient: mean(self.gradient, statistic + beyond(scale) * count),
             count: mean(self.count, count),
-            noise: (1.0 - gain).powi(2) * self.noise + gain * gain * told.noise,
+            noise: (1.0 - gain).powi(2) * self.noise + gain * gain * sums.noise,
             precision: self.precision,
         };
-        let wanted = next.look(scale, weights).posterior(&scale.prior);
+        let wanted = next.log_scale(scale, weights).posterior(&scale.prior);
         let step = (wanted.square().ln() - now).clamp(-LARGEST_STEP, LARGEST_STEP);
         // A run that still moves may be as far off as its last step.
         let information = wanted.shape - scale.prior.shape;
@@ -75,7 +75,7 @@ impl ScaleState {
         Self { precision: Precision { shape, rate: shape * (now + step).exp() }, ..next }
     }
 
-    fn look(&self, scale: &LearnedScale, weights: &ScaleWeights) -> LogScale {
+    fn log_scale(&self, scale: &LearnedScale, weights: &ScaleWeights) -> LogScale {
         // A number of records that is below its noise says nothing; one record is the least that there can be.
         let count = self.count.max(self.noise.sqrt() / weights.count).max(1.0);
         LogScale {
@@ -88,12 +88,12 @@ impl ScaleState {
 
     /// q(1/σ²) where `excess` of the mean of Σ w t comes from the noise in the points at which it was taken, and is known with this variance.
     pub(super) fn without(&self, scale: &LearnedScale, weights: &ScaleWeights, excess: f64, variance: f64) -> Precision {
-        let look = self.look(scale, weights);
-        let told = |look: &LogScale| look.posterior(&scale.prior);
+        let log_scale = self.log_scale(scale, weights);
+        let fit = |log_scale: &LogScale| log_scale.posterior(&scale.prior);
         let information = |precision: &Precision| precision.shape - scale.prior.shape;
-        let moved = told(&LogScale { gradient: look.gradient - 0.5 * excess, noise: look.noise + 0.25 * variance, ..look });
+        let moved = fit(&LogScale { gradient: log_scale.gradient - 0.5 * excess, noise: log_scale.noise + 0.25 * variance, ..log_scale });
         // What the last step has made of the information stays.
-        let step = (1.0 / information(&self.precision) - 1.0 / information(&told(&look))).max(0.0);
+        let step = (1.0 / information(&self.precision) - 1.0 / information(&fit(&log_scale))).max(0.0);
         let shape = scale.prior.shape + 1.0 / (1.0 / information(&moved) + step);
         if shape.is_finite() { Precision { shape, rate: shape * moved.square() } } else { self.precision }
     }
@@ -106,7 +106,7 @@ fn beyond(scale: &LearnedScale) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGEST_STEP, ScaleState, Told};
+    use super::{LARGEST_STEP, ScaleState, ScaleSums};
     use crate::methods::ScaleWeights;
     use dp_pvi_math::observation::Precision;
     use dp_pvi_models::LearnedScale;
@@ -116,7 +116,7 @@ mod tests {
     const WEIGHTS: ScaleWeights = ScaleWeights { statistic: 0.4, count: 0.3 };
 
     /// Records that are all as far off as σ² = 3 says: t = 5·3/(4σ² + 3).
-    fn told(state: &ScaleState, count: f64) -> [f64; 2] {
+    fn sums(state: &ScaleState, count: f64) -> [f64; 2] {
         let t = 15.0 / (4.0 * state.precision.square() + 3.0);
         [count * (t - 2.5), count]
     }
@@ -125,7 +125,7 @@ mod tests {
     fn without_noise_the_scale_is_where_its_gradients_are_0() {
         let mut state = ScaleState::initial(SCALE.prior);
         for _ in 0..100 {
-            state = state.next(&SCALE, &WEIGHTS, Told { sums: told(&state, 50.0), noise: 0.0, gain: 1.0 });
+            state = state.next(&SCALE, &WEIGHTS, ScaleSums { sums: sums(&state, 50.0), noise: 0.0, gain: 1.0 });
         }
         let square = state.precision.square();
         let t = 15.0 / (4.0 * square + 3.0);
@@ -139,9 +139,9 @@ mod tests {
         let run = |more: f64| {
             let mut state = ScaleState::initial(SCALE.prior);
             for visit in 0..40_u32 {
-                let [statistic, count] = told(&state, 500.0);
+                let [statistic, count] = sums(&state, 500.0);
                 let gain = if visit < 20 { 1.0 } else { 1.0 / f64::from(visit - 18) };
-                state = state.next(&SCALE, &WEIGHTS, Told { sums: [statistic + more, count], noise: 4.0, gain });
+                state = state.next(&SCALE, &WEIGHTS, ScaleSums { sums: [statistic + more, count], noise: 4.0, gain });
             }
             state
         };
@@ -161,7 +161,7 @@ mod tests {
             let mut state = ScaleState::initial(SCALE.prior);
             for visit in 0..visits {
                 let gain = 1.0 / f64::from(visit + 1);
-                state = state.next(&SCALE, &WEIGHTS, Told { sums: told(&state, 500.0), noise, gain });
+                state = state.next(&SCALE, &WEIGHTS, ScaleSums { sums: sums(&state, 500.0), noise, gain });
             }
             state
         };
@@ -180,7 +180,7 @@ mod tests {
                 let mut state = ScaleState::initial(SCALE.prior);
                 for visit in 0..40_u32 {
                     let sign = if (visit / 20).is_multiple_of(2) { 1.0 } else { -1.0 };
-                    let next = state.next(&SCALE, &WEIGHTS, Told { sums: [sign * size, -size], noise, gain: 0.5 });
+                    let next = state.next(&SCALE, &WEIGHTS, ScaleSums { sums: [sign * size, -size], noise, gain: 0.5 });
                     let step = (next.precision.square() / state.precision.square()).ln().abs();
                     assert!(step <= LARGEST_STEP * (1.0 + 1e-12) && next.precision.is_within(&SCALE.prior), "{next:?}");
                     state = next;

@@ -1,4 +1,4 @@
-//! What every site released in a run of natural gradients under local trust, as looks at the likelihood.
+//! What every site released in a run of natural gradients under local trust, as measurements of the likelihood.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use nalgebra::DVector;
 use super::noise_aware::products;
 use crate::methods::agreement::SiteReleases;
 use crate::methods::noise_aware::correlations::{Correlations, Products};
-use crate::methods::noise_aware::looks::Look;
-use crate::methods::noise_aware::sites::{SiteLooks, Sites};
-use crate::methods::{Arrived, NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
+use crate::methods::noise_aware::measurements::Measurement;
+use crate::methods::noise_aware::sites::{SiteMeasurements, Sites};
+use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting, VisitSum};
 
 /// `None` where states or vectors are not those of this update.
 pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, releases: &SiteReleases<'_>) -> Option<Sites<'a>> {
     let d = task.family().dimension();
     let rule = NaturalGradientRule::new(task, *spec);
-    let site = |share: &f64| SiteLooks { share: *share, looks: BTreeMap::new(), products: None };
-    let mut sites: Vec<SiteLooks> = releases.history.shares.iter().map(site).collect();
+    let site = |share: &f64| SiteMeasurements { share: *share, measurements: BTreeMap::new(), products: None };
+    let mut sites: Vec<SiteMeasurements> = releases.history.shares.iter().map(site).collect();
     let mut before = rule.initial();
     // All in units of the last σ, where it is learned.
     let square = rule.square(releases.history.rounds.last().map_or(&before, |round| &round.state))?;
@@ -30,7 +30,7 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
             for (&site, sent) in round.included.iter().zip(vectors) {
                 match spec.visit(round.visit) {
                     NaturalGradientVisit::Gram => {
-                        let noise = rule.noise(&Arrived { visit: round.visit, sites: 1, sum: &[] }) / square;
+                        let noise = rule.noise(&VisitSum { visit: round.visit, sites: 1, sum: &[] }) / square;
                         let matrix = (sent.len() == triangle(d)).then(|| unsvec(sent, d) / square)?;
                         sites.get_mut(site)?.products = Some(Products::new(matrix, noise * noise, 0.0));
                     }
@@ -41,14 +41,14 @@ pub(super) fn sites<'a>(task: &'a Setting<'a>, spec: &NaturalGradientSpec, relea
                         }
                         let own = rule.sent(sent, released.square)?.at(released.square / square);
                         let released = released.at(square);
-                        let look = Look {
+                        let measurement = Measurement {
                             point: DVector::from_vec(released.point),
                             gradient: DVector::from_vec(own.gradient),
                             curvature: DVector::from_vec(own.curvature),
                             noise: DVector::from_vec(released.noise),
                             curvature_noise: DVector::from_vec(released.curvature_noise),
                         };
-                        sites.get_mut(site)?.looks.insert(round.visit, look.informed(task));
+                        sites.get_mut(site)?.measurements.insert(round.visit, measurement.informed(task));
                     }
                 }
             }

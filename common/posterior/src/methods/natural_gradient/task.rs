@@ -1,4 +1,4 @@
-//! Numbers of bounded natural gradients: options, defaults, price. What they mean is said in the page of the [room](super).
+//! Numbers of bounded natural gradients: options, defaults, price. What they mean is said in the page of the [module](super).
 
 use std::fmt::{Display, Formatter};
 
@@ -13,7 +13,7 @@ use crate::methods::check::requires_epsilon;
 use crate::methods::divided::{Divided, Undividable};
 use crate::methods::noise_aware::weighted;
 use crate::methods::noise_aware::{Absent, Contribution, History, Posterior};
-use crate::methods::rehearsal::{NotForecast, Sent, Stage};
+use crate::methods::prior_predictive::{NotForecast, Sent, Stage};
 use crate::methods::setting::triangle_numbers;
 use crate::methods::{
     Comparable, NaturalGradientRule, NoiseAware, Parted, Resolving, Rule, Setting, SiteStateForm, StateForm, SumSpec, Traits, UpdateRules,
@@ -57,12 +57,12 @@ pub struct NaturalGradientSpec {
     /// Whether records of two classes are kept within C by weights that do not depend on their class. Then no residual is cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
-    /// Weights of what tells the scale of the observations, where it is learned.
+    /// Weights of the statistics of a learned scale of the observations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_weights: Option<ScaleWeights>,
 }
 
-/// Weights of the two numbers of a record that tell a learned scale, against the gradient block.
+/// Weights of the two statistics of a record for a learned scale, against the gradient block.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleWeights {
@@ -100,16 +100,16 @@ pub enum Preconditioner {
     Diagonal,
 }
 
-/// Share of a visit's budget that the curvature block gets where it is not free: see the [room](super)'s page.
+/// Share of a visit's budget that the curvature block gets where it is not free: see the [module](super)'s page.
 const CURVATURE_SHARE: f64 = 0.5;
 
 /// The same where all records have the same curvature: then it is the Gram matrix times a public number, which a visit has released already.
-const TOLD_CURVATURE_SHARE: f64 = 0.1;
+const GRAM_CURVATURE_SHARE: f64 = 0.1;
 
 /// The same of the number of records, which a learned scale needs.
 const COUNT_SHARE: f64 = 0.1;
 
-/// Default of C over the largest norm of a term: see the [room](super)'s page.
+/// Default of C over the largest norm of a term: see the [module](super)'s page.
 const CLIP_SHARE: f64 = 0.6;
 
 /// Largest d with a Gram matrix: the state holds d(d+1)/2 numbers, and the server factorises it.
@@ -137,7 +137,7 @@ struct Raw {
     residual_bound: Option<f64>,
     /// c̄. Default: the model's, or r̄ where follow-up ends there; required where there is neither.
     curvature_bound: Option<f64>,
-    /// w. Default: see the [room](super)'s page.
+    /// w. Default: see the [module](super)'s page.
     curvature_weight: Option<f64>,
     /// C. Default: [`CLIP_SHARE`] of the largest norm that the bounds allow; with all of it nothing is ever weighted or clipped.
     clip_norm: Option<f64>,
@@ -155,7 +155,7 @@ pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError
 }
 
 impl Raw {
-    /// All numbers but z, which stands at 1 until it is calibrated.
+    /// All numbers but z, which is at 1 until it is calibrated.
     fn spec(&self, resolving: &Resolving<'_>) -> Result<NaturalGradientSpec, TaskError> {
         let task = &resolving.task;
         let preconditioner = self.preconditioner.unwrap_or(Preconditioner::Gram);
@@ -189,8 +189,8 @@ impl Raw {
                 // An event is 1, and the curvatures of a record whose follow-up ends add up to as much as its residuals do.
                 let (r, c) = if ends_follow_up { (residual.max(1.0), residual) } else { (residual, curvature) };
                 let constant = task.model.rules().predictor().is_some_and(|predictor| predictor.has_constant_curvature());
-                let told = constant && preconditioner == Preconditioner::Gram;
-                let share = if told { TOLD_CURVATURE_SHARE } else { CURVATURE_SHARE };
+                let gram = constant && preconditioner == Preconditioner::Gram;
+                let share = if gram { GRAM_CURVATURE_SHARE } else { CURVATURE_SHARE };
                 let weight = given.unwrap_or_else(|| (share / (1.0 - share)).sqrt() * r * radius / (c * square));
                 (weight, (r * radius).hypot(weight * c * square))
             }
@@ -461,12 +461,12 @@ impl UpdateRules for NaturalGradientSpec {
         Some(UpdateSpec::NaturalGradient(Self { noise_multiplier, ..*self }))
     }
 
-    fn rehearse(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
+    fn simulate(&self, task: &Setting<'_>, visit: u32, state: &[f64], stage: &mut Stage<'_>) -> Result<Sent, NotForecast> {
         if task.learned_scale().is_some() {
             return Err(NotForecast::Scale);
         }
         let noised = self.sum_of(task, visit, self.share(visit, task.visits())).map_err(|_| NotForecast::Setting)?;
-        super::rehearsal::sum(self, task, (visit, &noised), state, stage)
+        super::prior_predictive::sum(self, task, (visit, &noised), state, stage)
     }
 
     fn noise_aware(&self) -> Result<&dyn NoiseAware, Absent> {

@@ -18,7 +18,7 @@ use crate::methods::Setting;
 use dp_pvi_models::ModelSpec;
 use dp_pvi_models::expected::weighted_moments;
 
-/// Standard deviation of the error of a correlation that nothing tells, and of one of a Gram matrix, which lacks the weights c.
+/// Standard deviation of the error of an unknown correlation, and of one from a Gram matrix, which lacks the weights c.
 const WITHOUT_GRAM: f64 = 0.08;
 const WITH_GRAM: f64 = 0.05;
 
@@ -173,7 +173,7 @@ impl Correlations {
         })
     }
 
-    /// Ω: variances of the errors of entries off the diagonal of [`Self::matrix`]; 0 where the schema tells them.
+    /// Ω: variances of the errors of entries off the diagonal of [`Self::matrix`]; 0 where the schema determines them.
     pub(crate) fn doubt(&self, diagonal: &DVector<f64>) -> DMatrix<f64> {
         let relative: f64 = match (&self.products, &self.weight) {
             (None, _) => WITHOUT_GRAM,
@@ -184,13 +184,13 @@ impl Correlations {
         let noise = |products: &Products, i: usize, j: usize| 0.5 * products.noise / (products.matrix[(i, i)] * products.matrix[(j, j)]);
         let of = |i: usize, j: usize| {
             let seen = self.products.as_ref().map_or(0.0, |products| noise(products, i, j));
-            if self.is_told(i, j) { 0.0 } else { diagonal[i] * diagonal[j] * (relative * relative + seen) }
+            if self.is_known(i, j) { 0.0 } else { diagonal[i] * diagonal[j] * (relative * relative + seen) }
         };
         DMatrix::from_fn(diagonal.len(), diagonal.len(), of)
     }
 
-    /// Whether the schema tells an entry: two levels of a category, or an indicator beside the intercept.
-    fn is_told(&self, i: usize, j: usize) -> bool {
+    /// Whether the schema determines an entry: two levels of a category, or an indicator beside the intercept.
+    fn is_known(&self, i: usize, j: usize) -> bool {
         match (self.entries[i], self.entries[j]) {
             _ if i == j => true,
             (Entry::Indicator { group }, Entry::Indicator { group: other }) => group == other,

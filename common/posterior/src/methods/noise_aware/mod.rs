@@ -10,7 +10,7 @@
 //! much noise the prior. For an H that was released with noise see [`dp_pvi_math::uncertain_curvature`]. It is computed from public numbers only, so it costs no privacy.
 //!
 //! [`of_run`](crate::noise_aware::of_run) derives (h, H) and N from the public history of a run: every released sum had noise of known
-//! variance, and everything after a release is a public recursion. It never takes a run for one that has arrived: the released sums
+//! variance, and everything after a release is a public recursion. It never takes a run for one that has converged: the released sums
 //! say where the fixed point is.
 //!
 //! What it does not include: the bias of terms that a clip shortens (weighted records have none), and the approximation of the variational
@@ -18,8 +18,8 @@
 //! taken from moments.
 
 pub(crate) mod correlations;
-mod levels;
-pub(crate) mod looks;
+pub(crate) mod measurements;
+mod separation;
 pub(crate) mod sites;
 mod structure;
 mod unweighted;
@@ -28,18 +28,18 @@ pub(crate) mod weighted;
 use serde::{Deserialize, Serialize};
 
 use dp_pvi_math::observation::Precision;
-use dp_pvi_math::scales::Spread;
+use dp_pvi_math::scales::ScaleSummary;
 
 pub use dp_pvi_math::noisy_likelihood::{diagonal, full, statistic_variance};
 
-/// A round that was closed, as its public record tells it.
+/// A closed round, from its public record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClosedRound {
     /// Number of the visit, from 0.
     pub visit: u32,
     /// Sites whose updates are in it, as positions in [`History::shares`].
     pub included: Vec<usize>,
-    /// The state after it; empty where whoever asks does not know it ([`Contribution`]).
+    /// The state after it; empty where the caller does not know it ([`Contribution`]).
     pub state: Vec<f64>,
     /// r, where a floor moved the posterior.
     pub correction: Option<Vec<f64>>,
@@ -95,11 +95,11 @@ pub struct Posterior {
     /// alone. Below [`LOW_SIGNAL`] the run had too few records, or too little budget, for so many parameters.
     pub signal_to_noise: f64,
     /// Share of the added uncertainty that is privacy noise; the rest is linearisation error between the points of release and the fixed point. If it is smaller,
-    /// the share of records and noise in the whole uncertainty, which also counts the distance that a moving run still has to go. 1 for a run that has arrived.
+    /// the share of records and noise in the whole uncertainty, which also counts the distance that a moving run still has to go. 1 for a run that has converged.
     /// `None` if the update does not separate the two.
     pub noise_share: Option<f64>,
     /// Posterior summary of the scale of every group of the prior, in their order; `None` if it follows from the coefficients as in a posterior without noise.
-    pub scales: Vec<Option<Spread>>,
+    pub scales: Vec<Option<ScaleSummary>>,
     /// The precision 1/σ² of an observation, where the run learned σ: without what the noise of the points adds to the residuals.
     pub precision: Option<Precision>,
 }

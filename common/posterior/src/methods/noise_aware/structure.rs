@@ -27,7 +27,7 @@ const WEIGHT_OF_NUMBERS: f64 = 0.5;
 /// The doubt of the Gram matrix's unit, relative to it, above which the matrix is left out.
 pub(super) const UNKNOWN_UNIT: f64 = 0.5;
 
-/// Standard deviation of a correlation that nothing tells.
+/// Standard deviation of an unknown correlation.
 const UNSEEN: f64 = 0.5;
 
 /// What was released of H.
@@ -41,12 +41,12 @@ pub(super) struct Seen<'a> {
 
 /// A number with the variance of its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Told {
+struct Estimate {
     value: f64,
     variance: f64,
 }
 
-impl Told {
+impl Estimate {
     const NOTHING: Self = Self { value: 0.0, variance: f64::INFINITY };
 
     /// Both together, for independent errors.
@@ -76,15 +76,15 @@ impl Correlations {
     pub(super) fn curvature(&self, seen: &Seen<'_>) -> (DMatrix<f64>, DMatrix<f64>) {
         let d = seen.diagonal.len();
         let known = Known::new(self, seen);
-        let diagonal: Vec<Told> = (0..d).map(|j| known.diagonal(j)).collect();
-        let values = DVector::from_iterator(d, diagonal.iter().map(|told| told.value));
+        let diagonal: Vec<Estimate> = (0..d).map(|j| known.diagonal(j)).collect();
+        let values = DVector::from_iterator(d, diagonal.iter().map(|estimate| estimate.value));
         if seen.entries.is_none() {
             let mut doubt = self.doubt(&values);
-            doubt.set_diagonal(&DVector::from_iterator(d, diagonal.iter().map(|told| told.variance)));
+            doubt.set_diagonal(&DVector::from_iterator(d, diagonal.iter().map(|estimate| estimate.variance)));
             return (self.matrix(&values), doubt);
         }
-        let told = DMatrix::from_fn(d, d, |i, j| known.entry(i.min(j), i.max(j), &diagonal));
-        (told.map(|told| told.value), told.map(|told| told.variance))
+        let estimate = DMatrix::from_fn(d, d, |i, j| known.entry(i.min(j), i.max(j), &diagonal));
+        (estimate.map(|estimate| estimate.value), estimate.map(|estimate| estimate.variance))
     }
 
     /// By how much H, which has this entry for the intercept, differs between two points, as the Gram matrix with weights says. `None` where it has none.
@@ -117,26 +117,26 @@ impl<'a> Known<'a> {
         Self { correlations, seen, products, unit, all }
     }
 
-    fn released(&self, i: usize, j: usize) -> Told {
-        self.seen.entries.map_or(Told::NOTHING, |(entries, noise)| Told { value: entries[(i, j)], variance: noise[(i, j)] })
+    fn released(&self, i: usize, j: usize) -> Estimate {
+        self.seen.entries.map_or(Estimate::NOTHING, |(entries, noise)| Estimate { value: entries[(i, j)], variance: noise[(i, j)] })
     }
 
     /// Of entry (i, j) of the Gram matrix with its weights.
-    fn gram(&self, i: usize, j: usize) -> Told {
-        let Some(products) = &self.products else { return Told::NOTHING };
+    fn gram(&self, i: usize, j: usize) -> Estimate {
+        let Some(products) = &self.products else { return Estimate::NOTHING };
         let value = products.matrix[(i, j)];
         // svec multiplies entries off the diagonal by √2, and then adds noise.
         let noise = if i == j { products.noise } else { 0.5 * products.noise };
-        Told { value, variance: noise + (WEIGHT * WEIGHT + self.unit) * value * value + products.below_floor(i, j) }
+        Estimate { value, variance: noise + (WEIGHT * WEIGHT + self.unit) * value * value + products.below_floor(i, j) }
     }
 
-    fn diagonal(&self, j: usize) -> Told {
-        let own = Told { value: self.seen.diagonal[j], variance: self.seen.diagonal_noise[j] };
+    fn diagonal(&self, j: usize) -> Estimate {
+        let own = Estimate { value: self.seen.diagonal[j], variance: self.seen.diagonal_noise[j] };
         match (self.correlations.entry(j), self.all) {
             (Entry::Indicator { group }, Some((k, all))) => {
                 // Two thirds of what the Gram matrix tells are beside the intercept, with half of the noise; errors of the weights are the same in both.
-                let (gram, noise) = (self.gram(j, j), self.products.as_ref().map_or(0.0, |products| products.noise));
-                let gram = Told { value: (gram.value + 2.0 * self.gram(j, k).value) / 3.0, variance: gram.variance - noise * 2.0 / 3.0 };
+                let (gram, var) = (self.gram(j, j), self.products.as_ref().map_or(0.0, |products| products.noise));
+                let gram = Estimate { value: (gram.value + 2.0 * self.gram(j, k).value) / 3.0, variance: gram.variance - var * 2.0 / 3.0 };
                 #[allow(clippy::cast_precision_loss, reason = "a number of levels")]
                 let levels = self.correlations.levels(group) as f64;
                 own.and(self.released(j, k)).and(gram).not_negative(all / (levels + 1.0))
@@ -147,17 +147,17 @@ impl<'a> Known<'a> {
     }
 
     /// The share of records that an indicator holds for.
-    fn share(&self, j: usize, diagonal: &[Told]) -> Option<f64> {
+    fn share(&self, j: usize, diagonal: &[Estimate]) -> Option<f64> {
         let (_, all) = self.all?;
         matches!(self.correlations.entry(j), Entry::Indicator { .. }).then(|| (diagonal[j].value / all).min(1.0))
     }
 
     /// Of i ≤ j.
-    fn entry(&self, i: usize, j: usize, diagonal: &[Told]) -> Told {
+    fn entry(&self, i: usize, j: usize, diagonal: &[Estimate]) -> Estimate {
         let (a, b) = (diagonal[i], diagonal[j]);
         match (self.correlations.entry(i), self.correlations.entry(j)) {
             _ if i == j => return a,
-            (Entry::Indicator { group }, Entry::Indicator { group: other }) if group == other => return Told { value: 0.0, variance: 0.0 },
+            (Entry::Indicator { group }, Entry::Indicator { group: k }) if group == k => return Estimate { value: 0.0, variance: 0.0 },
             (Entry::Indicator { .. }, Entry::Intercept) => return a,
             (Entry::Intercept, Entry::Indicator { .. }) => return b,
             _ => {}
@@ -173,12 +173,12 @@ impl<'a> Known<'a> {
             (Some(products), (None, None)) => {
                 let square = products.matrix[(i, i)] * products.matrix[(j, j)];
                 let noise = (0.5 * products.noise + products.below_floor(i, j)) / square;
-                Told {
+                Estimate {
                     value: products.matrix[(i, j)] * (size / square).sqrt(),
                     variance: size * (WEIGHT_OF_NUMBERS * WEIGHT_OF_NUMBERS + noise),
                 }
             }
-            _ => Told { value: independent, variance: size * possible }.and(self.gram(i, j)),
+            _ => Estimate { value: independent, variance: size * possible }.and(self.gram(i, j)),
         };
         beforehand.and(self.released(i, j))
     }

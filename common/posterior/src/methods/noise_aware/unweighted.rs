@@ -1,4 +1,4 @@
-//! Moments of rows without the weights that a released curvature gives them, for what the model [expects](dp_pvi_models::expected) of looks.
+//! Moments of rows without the weights that a released curvature gives them, for what the model [expects](dp_pvi_models::expected) of measurements.
 
 use nalgebra::{DMatrix, DVector};
 

@@ -14,8 +14,8 @@ use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_math::expfam::gaussian::full::{svec_times, unsvec};
 use nalgebra::{Cholesky, DVector};
 
-use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{ClipTarget, PropagationSpec, Setting, VisitOrder};
+use crate::methods::{Rule, Step, VisitSum};
 use dp_pvi_math::floor::PrecisionFloor;
 use dp_pvi_models::gaussian_mixture::MixtureShape;
 use dp_pvi_models::pbp_network::{Network, PriorFactors, Site};
@@ -144,15 +144,15 @@ impl PropagationRule {
         self.damping.get(visit as usize).or(self.damping.last()).copied().unwrap_or(1.0)
     }
 
-    fn step(&self, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+    fn step(&self, state: &[f64], received: &VisitSum<'_>) -> Option<Step> {
         let Approximation { mut lambda, prior } = self.approximation(state);
-        if arrived.sum.len() != lambda.len() || !arrived.sum.iter().all(|value| value.is_finite()) {
+        if received.sum.len() != lambda.len() || !received.sum.iter().all(|value| value.is_finite()) {
             return None;
         }
         let d = self.family.dimension();
         let (mean, precision) = self.reference(&lambda)?;
-        let step = self.damping(arrived.visit) / self.spec.sampling_rate.get();
-        let mut change = self.decode(arrived.sum, &mean, &precision);
+        let step = self.damping(received.visit) / self.spec.sampling_rate.get();
+        let mut change = self.decode(received.sum, &mean, &precision);
         if (self.spec.clip_target, self.spec.order) == (ClipTarget::Factor, VisitOrder::Batch) {
             // Terms were clip(f_n): N f is taken off here, by public numbers.
             let rate = self.spec.sampling_rate.get();
@@ -255,8 +255,8 @@ impl Rule for PropagationRule {
     }
 
     /// Total: where the step would leave the valid states, the state stays and all directions count as floored.
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
-        self.step(state, arrived).unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: self.family.dimension() })
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
+        self.step(state, received).unwrap_or_else(|| Step { state: state.to_vec(), correction: None, floored: self.family.dimension() })
     }
 }
 

@@ -138,7 +138,7 @@ pub(crate) fn resolve(resolving: &Resolving<'_>, factors: FactorOwner) -> Result
 }
 
 impl Raw {
-    /// All numbers but z, which stands at 1 until it is calibrated.
+    /// All numbers but z, which is at 1 until it is calibrated.
     fn spec(&self, resolving: &Resolving<'_>, factors: FactorOwner) -> Result<PropagationSpec, TaskError> {
         let task = &resolving.task;
         let by_site = task.privacy.unit == PrivacyUnit::Site;

@@ -7,7 +7,7 @@
 use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_math::expfam::gaussian::full::svec_times;
 
-use crate::methods::{Arrived, Rule, Setting, Step};
+use crate::methods::{Rule, Setting, Step, VisitSum};
 use dp_pvi_math::floor::PrecisionFloor;
 
 /// The rule of one task: prior, family, floor, and ρ of every visit.
@@ -119,8 +119,8 @@ impl Rule for PviRule {
         self.initial()
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
-        self.apply(state, arrived.visit, arrived.sum)
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
+        self.apply(state, received.visit, received.sum)
     }
 }
 

@@ -1,5 +1,5 @@
 use super::learned;
-use crate::methods::Arrived;
+use crate::methods::VisitSum;
 use crate::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_math::expfam::any::Gaussian;
 
@@ -31,7 +31,7 @@ fn the_prior_in_lambda_is_that_of_the_learned_scale() {
             let mut sum = vec![0.0; len];
             (sum[0], sum[2], sum[family.dimension()]) = (1.0, 3.0, 2.0);
             let (old, scale) = (state.clone(), state[len]);
-            let step = rule.apply(&state, &Arrived { visit, sites: 2, sum: &sum });
+            let step = rule.apply(&state, &VisitSum { visit, sites: 2, sum: &sum });
             let rho = task.damping[visit as usize];
             added.iter_mut().zip(&sum).for_each(|(added, change)| *added += rho * change);
             state = step.state;
@@ -54,9 +54,9 @@ fn the_prior_in_lambda_is_that_of_the_learned_scale() {
     }
 }
 
-/// Sites that have arrived send 0, and τ goes on until it has arrived as well.
+/// Sites that have converged send 0, and τ goes on until it has converged as well.
 #[test]
-fn the_scale_moves_on_when_the_sites_have_arrived() {
+fn the_scale_moves_on_when_the_sites_have_converged() {
     let task = task("full-covariance", "pvi", "died ~ age + (1 | ward)").unwrap();
     let rule = task.rule();
     let mut state = rule.initial();
@@ -64,7 +64,7 @@ fn the_scale_moves_on_when_the_sites_have_arrived() {
     let none = vec![0.0; task.family().len()];
     let scales: Vec<f64> = (1..200)
         .map(|visit| {
-            state = rule.apply(&state, &Arrived { visit, sites: 2, sum: &none }).state;
+            state = rule.apply(&state, &VisitSum { visit, sites: 2, sum: &none }).state;
             *state.last().unwrap()
         })
         .collect();
@@ -77,7 +77,7 @@ fn sums_that_cannot_be_used_leave_the_state_as_it_was() {
     let rule = task.rule();
     let state = rule.initial();
     for sum in [vec![], vec![f64::NAN; task.family().len()]] {
-        assert_eq!(rule.apply(&state, &Arrived { visit: 2, sites: 1, sum: &sum }).state, state);
+        assert_eq!(rule.apply(&state, &VisitSum { visit: 2, sites: 1, sum: &sum }).state, state);
     }
 }
 

@@ -10,8 +10,8 @@
 
 use dp_pvi_math::expfam::any::{Family, Gaussian};
 
-use crate::methods::{Arrived, PviRule, Rule, Step};
 use crate::methods::{FactorState, Setting, ShardSpec};
+use crate::methods::{PviRule, Rule, Step, VisitSum};
 use dp_pvi_privacy::clipping::metric::{Reference, times_mean};
 
 /// The rule of one task.
@@ -119,20 +119,20 @@ impl Rule for ShardRule {
         self.pvi.initial()
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
         let Ok(old) = Gaussian::from_natural(self.coding.family, state.to_vec()) else {
             return Step { state: state.to_vec(), correction: None, floored: self.coding.family.dimension() };
         };
-        if arrived.sum.len() != state.len() {
-            return self.pvi.apply(state, arrived.visit, arrived.sum);
+        if received.sum.len() != state.len() {
+            return self.pvi.apply(state, received.visit, received.sum);
         }
-        let mut change = self.coding.decode(arrived.sum, &old);
-        let ahead = self.ahead(arrived.visit, &change, &old);
+        let mut change = self.coding.decode(received.sum, &old);
+        let ahead = self.ahead(received.visit, &change, &old);
         if let Some(ahead) = &ahead {
-            let rho = self.pvi.damping(arrived.visit);
+            let rho = self.pvi.damping(received.visit);
             change.iter_mut().zip(ahead).for_each(|(c, a)| *c += a / rho);
         }
-        let step = self.pvi.apply(state, arrived.visit, &change);
+        let step = self.pvi.apply(state, received.visit, &change);
         let mut step = self.shortened(&old, &step).unwrap_or(step);
         if let Some(ahead) = ahead {
             let correction = step.correction.get_or_insert_with(|| vec![0.0; state.len()]);

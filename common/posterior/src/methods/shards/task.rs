@@ -200,7 +200,7 @@ pub(crate) fn resolve(resolving: &Resolving<'_>, method: ShardMethod) -> Result<
 }
 
 impl Raw {
-    /// All numbers but z, which stands at 1 until it is calibrated.
+    /// All numbers but z, which is at 1 until it is calibrated.
     fn spec(&self, resolving: &Resolving<'_>, method: ShardMethod) -> Result<ShardSpec, TaskError> {
         let task = &resolving.task;
         let shards = match (self.shards, method.has_shards()) {
@@ -251,7 +251,7 @@ impl Raw {
     }
 }
 
-/// What somebody should know where whole sites are protected: whether all of them together can be heard above the noise.
+/// What someone should know where whole sites are protected: whether all of them together can be heard above the noise.
 pub(crate) fn too_few_sites(sites: u64, noise: NoiseMultiplier, task: &Setting<'_>) -> Option<String> {
     #[allow(clippy::cast_precision_loss, reason = "numbers of parameters and of sites")]
     let (needed, sites) = (SIGNAL * noise.get() * (task.family().len() as f64).sqrt(), sites as f64);

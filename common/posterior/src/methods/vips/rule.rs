@@ -21,8 +21,8 @@ use dp_pvi_math::expfam::gaussian::full::{svec_times, triangle};
 use self::documents::Documents;
 use self::images::Images;
 use self::linear::Linear;
-use crate::methods::{Arrived, Rule, Step};
 use crate::methods::{Intervals, PolyaGammaSpec, Setting, StatisticsSpec, VipsSpec};
+use crate::methods::{Rule, Step, VisitSum};
 use dp_pvi_math::polya_gamma::{m_step, noise_aware_posterior, raise_to};
 use dp_pvi_models::StatisticsForm;
 use dp_pvi_models::latent_dirichlet::{LdaError, Topics};
@@ -116,7 +116,7 @@ impl VipsRule {
         variance.sqrt()
     }
 
-    fn logistic(&self, spec: &PolyaGammaSpec, prior_mean: f64, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+    fn logistic(&self, spec: &PolyaGammaSpec, prior_mean: f64, state: &[f64], received: &VisitSum<'_>) -> Option<Step> {
         let d = self.family.dimension();
         let mut rest = state;
         let [_, first, second, precision] = [self.family.len(), d, triangle(d), 1].map(|length| {
@@ -124,16 +124,16 @@ impl VipsRule {
             rest = after;
             block
         });
-        let scales = self.scales.get(arrived.visit as usize)?;
-        let rho = *self.damping.get(arrived.visit as usize)?;
-        let has_first = arrived.visit == 0 || spec.is_centred();
-        let (released_first, released) = arrived.sum.split_at(if has_first { d.min(arrived.sum.len()) } else { 0 });
-        if precision.len() != 1 || released.len() != triangle(d) || !arrived.sum.iter().all(|v| v.is_finite()) {
+        let scales = self.scales.get(received.visit as usize)?;
+        let rho = *self.damping.get(received.visit as usize)?;
+        let has_first = received.visit == 0 || spec.is_centred();
+        let (released_first, released) = received.sum.split_at(if has_first { d.min(received.sum.len()) } else { 0 });
+        if precision.len() != 1 || released.len() != triangle(d) || !received.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
         let scale = *scales.last()?;
         let second: Vec<f64> = second.iter().zip(released).map(|(old, new)| (1.0 - rho) * old + rho * scale * new).collect();
-        let noise = self.running_noise(arrived.visit, arrived.sites);
+        let noise = self.running_noise(received.visit, received.sites);
         #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let level = spec.eigenvalue_floor * noise * (0.5 * d as f64).sqrt();
         let raised = raise_to(&second, d, level);
@@ -143,13 +143,13 @@ impl VipsRule {
             let scale = *scales.first()?;
             let at_centre = svec_times(&raised.second, &centre);
             let first = released_first.iter().zip(at_centre).map(|(released, moved)| scale * released + moved).collect();
-            (first, scale * self.noise(arrived.visit, arrived.sites))
+            (first, scale * self.noise(received.visit, received.sites))
         } else {
-            (first.to_vec(), self.scales.first().and_then(|s| s.first()).copied().unwrap_or(0.0) * self.noise(0, arrived.sites))
+            (first.to_vec(), self.scales.first().and_then(|s| s.first()).copied().unwrap_or(0.0) * self.noise(0, received.sites))
         };
         let prior = Gaussian::from_natural(self.family, self.family.isotropic(prior_mean, 1.0 / precision[0])).ok()?;
         let naive = m_step(&prior, &first, &raised.second).ok()?;
-        let last = arrived.visit as usize + 1 == self.damping.len();
+        let last = received.visit as usize + 1 == self.damping.len();
         let posterior = match spec.intervals {
             Intervals::NoiseAware if last => {
                 noise_aware_posterior(&prior, &naive, &centre, &first, &raised.second, [first_noise, noise]).ok()?
@@ -182,20 +182,20 @@ impl Rule for VipsRule {
         }
     }
 
-    fn apply(&self, state: &[f64], arrived: &Arrived<'_>) -> Step {
-        let visit = arrived.visit as usize;
+    fn apply(&self, state: &[f64], received: &VisitSum<'_>) -> Step {
+        let visit = received.visit as usize;
         let step = match &self.kind {
-            Kind::PolyaGamma { spec, prior_mean, .. } => self.logistic(spec, *prior_mean, state, arrived),
+            Kind::PolyaGamma { spec, prior_mean, .. } => self.logistic(spec, *prior_mean, state, received),
             Kind::Documents(documents) => self
                 .damping
                 .get(visit)
                 .zip(self.scales.get(visit))
-                .and_then(|(rho, scales)| documents.step(*rho, self.noise(arrived.visit, arrived.sites), scales, state, arrived)),
+                .and_then(|(rho, scales)| documents.step(*rho, self.noise(received.visit, received.sites), scales, state, received)),
             Kind::Images(images) => {
-                self.damping.get(visit).and_then(|rho| images.step(*rho, self.noise(arrived.visit, arrived.sites), state, arrived))
+                self.damping.get(visit).and_then(|rho| images.step(*rho, self.noise(received.visit, received.sites), state, received))
             }
             Kind::Linear(linear) => {
-                self.scales.get(visit).and_then(|scales| linear.step(self.noise(arrived.visit, arrived.sites), scales, arrived))
+                self.scales.get(visit).and_then(|scales| linear.step(self.noise(received.visit, received.sites), scales, received))
             }
             Kind::Nothing => None,
         };

@@ -194,7 +194,7 @@ pub(crate) fn resolve(resolving: &Resolving<'_>) -> Result<UpdateSpec, TaskError
 }
 
 impl Raw {
-    /// All numbers but z, which stands at 1 until it is calibrated.
+    /// All numbers but z, which is at 1 until it is calibrated.
     fn spec(&self, resolving: &Resolving<'_>) -> Result<VipsSpec, TaskError> {
         let statistics = match resolving.task.model.rules().statistics() {
             Some(StatisticsForm::PolyaGamma) => StatisticsSpec::PolyaGamma(self.polya_gamma(resolving)?),

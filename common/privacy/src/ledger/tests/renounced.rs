@@ -60,7 +60,7 @@ fn visits_that_were_never_reserved_give_their_squares_back() {
     assert_eq!(ledger.losses_in(&run(0)).joint, in_run);
     assert_eq!(ledger.renounce(&run(0)).unwrap(), None, "twice");
     assert_eq!(ledger.renounce(&run(7)).unwrap(), None, "a run that nobody planned");
-    let readings: Vec<_> = ledger.readings().unwrap().iter().map(|loss| loss.epsilon.get()).collect();
+    let readings: Vec<_> = ledger.cumulative_losses().unwrap().iter().map(|loss| loss.epsilon.get()).collect();
     assert_eq!(readings.last(), Some(&after));
     drop(ledger);
     let mut again = of_budget(&store, 50.0);

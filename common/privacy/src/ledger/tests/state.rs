@@ -120,7 +120,7 @@ fn hashes_in_rows_hide_private_numbers_and_bind_them() {
         }
         (found, store)
     };
-    // Public numbers: whoever knows them knows the hash, whatever the site's key is.
+    // Public numbers: anyone who knows them knows the hash, whatever the site's key is.
     assert_eq!(hashes(1, public(&[1.0, 2.0])).0, hashes(2, public(&[1.0, 2.0])).0);
     // Private numbers: knowing them is not enough.
     let (one, two) = (hashes(1, private(&[1.0, 2.0])).0, hashes(2, private(&[1.0, 2.0])).0);
@@ -232,7 +232,7 @@ fn a_store_sees_no_private_word() {
     }
     // The site itself reads them.
     assert_eq!(open_private(open(&store, budget(100.0)).unwrap().site_state(&run(0)).unwrap()), sums);
-    // Words of one run are not taken for another one's, even by whoever can write rows' hashes: the place is in the key.
+    // Words of one run are not taken for another one's, even by anyone who can write rows' hashes: the place is in the key.
     let key = key();
     let at = |run: &str| Seal::new(&key, Hash([1; 32]), "state", run.to_owned());
     assert!(at("one").open(&at("two").close(&[0; 8])).is_none());

@@ -431,7 +431,7 @@ fn a_panic_over_one_unit_takes_no_other_along() {
     }
 }
 
-/// A model that panics over records ends nothing, and says nothing: what is released is the noise, as if nobody were there.
+/// A model that panics over records ends nothing, and says nothing: what is released is the noise, as if no one were there.
 #[test]
 fn a_panic_of_a_model_says_nothing() {
     #[derive(Serialize, Deserialize)]
@@ -464,7 +464,7 @@ fn a_panic_of_a_model_says_nothing() {
         permit(&mechanism),
         &Seeded(1),
     );
-    assert!(matches!(early, Err(ReleaseError::Withheld(_))), "{early:?}");
+    assert!(matches!(early, Err(ReleaseError::PanicRedacted(_))), "{early:?}");
 }
 
 /// Where units come from changes no bit, also of a sum that rounds: chunks are the same.

@@ -16,7 +16,7 @@ fn numbers(mut state: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Whatever is done in lanes is what is done one by one: for every length, at every place, whatever stands beside.
+/// Whatever is done in lanes is what is done one by one: for every length, at every place, whatever is beside.
 #[test]
 fn integers_are_those_of_each_entry_alone() {
     let edges = [
@@ -117,7 +117,7 @@ fn filled(entries: impl Iterator<Item = (u32, f64)>) -> Term {
     term
 }
 
-/// A function that takes its term away, or puts another one in its place, changes its own unit's integers and nobody else's; and they are within C.
+/// A function that takes its term away, or puts another one in its place, changes its own unit's integers and no one else's; and they are within C.
 #[test]
 fn a_function_has_no_hand_on_the_units_that_wait() {
     for kind in 0..5 {

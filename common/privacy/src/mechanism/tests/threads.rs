@@ -92,7 +92,7 @@ fn noting(&(): &(), sum: Summation<'_, Rows>) -> Result<Summed, ReleaseError> {
     ))
 }
 
-/// Whoever stands in a group, and wherever a group or a thread's part ends: a unit's term is the one that it has alone, and a unit over which something panics counts as zero alone.
+/// Whichever units are in a group, and wherever a group or a thread's part ends: a unit's term is the one that it has alone, and a unit over which something panics counts as zero alone.
 #[test]
 fn what_is_made_for_many_units_at_once_does_not_mix_them() {
     for units in [0, 1, 63, 64, 65, 130, 1_000, 3_001] {
@@ -239,7 +239,7 @@ fn a_thread_says_nothing_of_a_record() {
     let early = mechanism.release_sum(&units, &Argument::nothing(), |(), _| Err(ReleaseError::Overflow), permit(&mechanism), &Seeded(5));
     assert!(matches!(early, Err(ReleaseError::Overflow)));
     let panics = mechanism.release_sum(&units, &Argument::nothing(), |(), _| panic!("early"), permit(&mechanism), &Seeded(5));
-    assert!(matches!(panics, Err(ReleaseError::Withheld(_))));
+    assert!(matches!(panics, Err(ReleaseError::PanicRedacted(_))));
     let late: fn(&(), Summation<'_, Rows>) -> Result<Summed, ReleaseError> = |(), sum| {
         let _ = entries(&(), sum);
         panic!("late")

@@ -160,7 +160,7 @@ fn strips_behind_the_table_are_reached() {
     let words = words_of_strip_107();
     let word = words[0];
     assert_eq!(draw(&mut Script(words)).unwrap(), Some((107, false)));
-    // A cell that nobody needs.
+    // A cell that no one needs.
     assert_eq!(draw(&mut Script(vec![word, u64::MAX])).unwrap(), None);
     // The sign is the highest bit.
     assert_eq!(draw(&mut Script(vec![1 << 63])).unwrap().map(|(_, negative)| negative), Some(true));

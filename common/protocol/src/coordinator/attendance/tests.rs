@@ -32,7 +32,7 @@ fn restart(desk: &mut Desk, task: &dp_pvi_posterior::task::ResolvedTask) {
 }
 
 #[test]
-fn weakness_7_a_site_that_was_silent_for_three_rounds_is_not_waited_for_until_it_speaks() {
+fn a_site_that_was_silent_for_three_rounds_is_not_waited_for_until_it_speaks() {
     use RoundOutcome::{Complete, Deadline, WithoutSilent};
     let task = synchronous(12, 2);
     let mut desk = Desk::joined(&task);
@@ -43,7 +43,7 @@ fn weakness_7_a_site_that_was_silent_for_three_rounds_is_not_waited_for_until_it
         desk.wait(DEADLINE);
     }
     assert_eq!(outcomes(&desk), [Deadline; 3]);
-    // Nobody waits for it now, also after a restart; it is asked all the same.
+    // No one waits for it now, also after a restart; it is asked all the same.
     restart(&mut desk, &task);
     assert!(desk.round("c").is_some());
     others(&mut desk);
@@ -281,7 +281,7 @@ fn a_client_that_lacks_many_entries_gets_them_in_bounded_answers() {
 }
 
 #[test]
-fn weakness_1_a_welcome_carries_the_site_s_own_word_for_the_head_that_it_names() {
+fn a_welcome_carries_the_site_s_own_word_for_the_head_that_it_names() {
     let task = synchronous(3, 2);
     let mut desk = Desk::joined(&task);
     let ledger = desk.body("a").ledger.unwrap();
@@ -308,7 +308,7 @@ fn weakness_1_a_welcome_carries_the_site_s_own_word_for_the_head_that_it_names()
     assert_eq!(greet(&mut desk), (Some(head(1)), Some(head(1))), "also when the run has a hello with a lower head");
 }
 
-/// A month of restarts every few minutes, whatever the reason, locks nobody out.
+/// A month of restarts every few minutes, whatever the reason, locks no one out.
 #[test]
 fn a_site_that_restarts_often_in_a_long_run_is_never_locked_out() {
     use RefusalReason::{Approval, Policy, Unable};

@@ -233,7 +233,7 @@ fn where_no_quorum_can_come_back_the_run_ends_at_once_and_says_who_refused() {
     desk.coordinator.set_enrolled(clients);
     desk.poll();
     assert_eq!(desk.coordinator.stage(), Stage::Ended(RunOutcome::QuorumLost));
-    // Nobody ever came.
+    // No one ever came.
     let mut desk = Desk::new(&task);
     desk.hello("a").unwrap();
     desk.wait(60);
@@ -245,7 +245,7 @@ fn where_no_quorum_can_come_back_the_run_ends_at_once_and_says_who_refused() {
 fn a_turn_without_which_the_sweep_has_no_quorum_stays_open() {
     let task = sequential(2, 2);
     let mut desk = Desk::joined(&task);
-    // Nobody is there: a's turn passes, because b and c are a quorum.
+    // No one is there: a's turn passes, because b and c are a quorum.
     desk.wait(DEADLINE);
     assert_eq!(outcomes(&desk), [RoundOutcome::Skipped]);
     desk.wait(DEADLINE);
@@ -271,7 +271,7 @@ fn a_turn_without_which_the_sweep_has_no_quorum_stays_open() {
 #[test]
 fn an_asynchronous_run_without_its_quorum_is_suspended_too() {
     let task = asynchronous(3, 2);
-    // In a round that nobody answers.
+    // In a round that no one answers.
     let mut desk = Desk::joined(&task);
     desk.wait(DEADLINE);
     assert_eq!((lacks(&desk).len(), outcomes(&desk)), (3, Vec::new()));

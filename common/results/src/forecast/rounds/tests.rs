@@ -35,7 +35,7 @@ fn the_choice_is_a_number_of_the_task() {
     assert_eq!(auto(5000, 1.0), (task, tried), "the same bits every time");
 }
 
-/// Four rounds from the prior do not arrive where there is much to learn.
+/// Four rounds from the prior do not converge where there is much to learn.
 #[test]
 fn a_run_with_many_records_is_given_the_rounds_that_it_needs() {
     let (task, tried) = auto(20_000, 4.0);
@@ -48,9 +48,9 @@ fn of_equally_good_numbers_the_smallest_is_taken() {
     let candidates = |list: &[(u32, f64, f64)]| -> Vec<Candidate> {
         list.iter().map(|&(rounds, width, distance)| Candidate { rounds, width, distance }).collect()
     };
-    let arrived = candidates(&[(4, 0.9, 2.0), (6, 1.1, 0.4), (8, 1.02, 0.4), (10, 1.0, 0.1)]);
-    assert_eq!(choice(&arrived, 100.0), Some(2), "four rounds are narrow and have not arrived");
-    assert_eq!(choice(&candidates(&[(4, 1.2, 0.9), (6, 1.0, 0.7), (8, 1.0, 0.8)]), 100.0), Some(1), "none arrives");
+    let converged = candidates(&[(4, 0.9, 2.0), (6, 1.1, 0.4), (8, 1.02, 0.4), (10, 1.0, 0.1)]);
+    assert_eq!(choice(&converged, 100.0), Some(2), "four rounds are narrow and have not converged");
+    assert_eq!(choice(&candidates(&[(4, 1.2, 0.9), (6, 1.0, 0.7), (8, 1.0, 0.8)]), 100.0), Some(1), "none converges");
     let noisy = candidates(&[(4, 1.02, 0.1), (6, 1.005, 0.1), (8, 1.0, 0.1)]);
     assert_eq!(choice(&noisy, 1.25), Some(1), "of ln 1.25 two hundredths are much");
     assert_eq!(choice(&candidates(&[(4, 2.0, 0.1), (6, 2.0, 0.1)]), 1.9), Some(0), "wider than the prior");
@@ -66,7 +66,7 @@ fn what_cannot_be_chosen_says_what_to_write() {
     assert!(error("rounds = \"auto\"\nexpected_units = 100\npreconditioner = \"diagonal\"").contains("write a number"));
     assert!(error("rounds = \"auto\"\nexpected_units = 100\nstep = 7").contains("step"));
     assert!(RawTask::parse("[pvi]\nschedule = \"synchronous\"\nrounds = \"many\"").is_err());
-    // Whoever does not forecast cannot read it.
+    // Anyone who does not forecast cannot read it.
     assert!(
         raw("rounds = \"auto\"\nexpected_units = 100", 1.0).resolve(SCHEMA, CONTEXT).unwrap_err().to_string().contains("write one here")
     );

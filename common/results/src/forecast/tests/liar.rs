@@ -4,15 +4,15 @@ use dp_pvi_math::draws::Draws;
 use dp_pvi_math::expfam::any::Gaussian;
 use dp_pvi_math::expfam::gaussian::full::svec;
 use dp_pvi_models::rows::Rows;
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
-use dp_pvi_posterior::methods::rehearsal::{Player, Sent, Stage};
+use dp_pvi_posterior::methods::prior_predictive::{Player, Sent, Stage};
 use dp_pvi_posterior::noise_aware::of_run;
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_protocol::shape::{At, Shape, of_site};
 use nalgebra::DVector;
 
-use crate::forecast::rehearsal;
+use crate::forecast::simulated;
 
 /// Records of each of the two honest sites, and the most that a site may declare.
 const HONEST: f64 = 5600.0;
@@ -60,7 +60,7 @@ enum Way {
 /// The run's posterior means. The third site declares so many units.
 fn run(task: &ResolvedTask, third: Third, units: u64, result: &[f64], seed: u8) -> Vec<f64> {
     let predictor = task.model.rules().predictor().unwrap();
-    let mut honest = rehearsal(task, &[5600, 5600], 400, 1).unwrap().world.rows;
+    let mut honest = simulated(task, &[5600, 5600], 400, 1).unwrap().federation.rows;
     honest.stand_for(2.0 * HONEST);
     let schema = task.parsed_schema().unwrap();
     let d = task.dimension as usize;
@@ -87,7 +87,7 @@ fn run(task: &ResolvedTask, third: Third, units: u64, result: &[f64], seed: u8) 
     let two = [Player { share: 0.5, carried: &[] }, Player { share: 0.5, carried: &[] }];
     let one = [Player { share: 1.0, carried: &[] }];
     let sent = |visit: u32, state: &[f64], rows: &Rows, players: &[Player<'_>], draws: &mut Draws| match task
-        .rehearse(visit, state, &mut Stage { rows, predictor: predictor.as_ref(), players, draws })
+        .simulate(visit, state, &mut Stage { rows, predictor: predictor.as_ref(), players, draws })
         .unwrap()
     {
         Sent::Sum(sum) => sum,
@@ -149,7 +149,7 @@ fn run(task: &ResolvedTask, third: Third, units: u64, result: &[f64], seed: u8) 
             first = Some(lie.clone());
         }
         sum.iter_mut().zip(&lie).for_each(|(sum, lie)| *sum += lie);
-        let step = rule.apply(&state, &Arrived { visit, sites: 3, sum: &sum });
+        let step = rule.apply(&state, &VisitSum { visit, sites: 3, sum: &sum });
         state = step.state;
         rounds.push(ClosedRound { visit, included: vec![0, 1, 2], state: state.clone(), correction: step.correction });
     }

@@ -1,4 +1,4 @@
-//! Whether the run arrived.
+//! Whether the run converged.
 
 use std::fmt::Write;
 
@@ -12,19 +12,19 @@ use crate::report::rows::{Mark, Row, Rows};
 
 /// So many distances are drawn; the table of coefficients has them all.
 const DRAWN: usize = 12;
-/// Distance up to which a run counts as arrived, marked in the picture.
-const ARRIVED: f64 = 2.0;
+/// Distance up to which a run counts as converged, marked in the picture.
+const CONVERGED: f64 = 2.0;
 
 pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
-    html.push_str("<h2>Did the run arrive?</h2>");
+    html.push_str("<h2>Did the run converge?</h2>");
     let Some(convergence) = &document.convergence else {
         html.push_str("<p>Not known: this method leaves no second reading of its released values to compare the posterior with.</p>");
         return;
     };
     let (look, word) = match convergence.verdict {
-        Verdict::Arrived => ("good", "Yes."),
-        Verdict::Carried => ("warn", "Not quite."),
-        Verdict::NotArrived => ("warn", "No."),
+        Verdict::Converged => ("good", "Yes."),
+        Verdict::Extrapolated => ("warn", "Not quite."),
+        Verdict::NotConverged => ("warn", "No."),
     };
     let sentence = convergence.sentence(document.coefficients.iter().map(|c| c.name.as_str()));
     // Writing into a string cannot fail.
@@ -34,7 +34,9 @@ pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
     far.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all = far.len();
     far.truncate(DRAWN);
-    let Some(axis) = Axis::around(far.iter().map(|(_, distance)| *distance).chain([0.0, 1.25 * ARRIVED]), Labels::Plain, 6) else { return };
+    let Some(axis) = Axis::around(far.iter().map(|(_, distance)| *distance).chain([0.0, 1.25 * CONVERGED]), Labels::Plain, 6) else {
+        return;
+    };
     let rows: Vec<Row<'_>> =
         far.iter().map(|(name, distance)| Row { name, mark: Some(Mark::Bar(*distance)), values: vec![fixed(*distance, 2)] }).collect();
     let title = if all > DRAWN {
@@ -44,10 +46,10 @@ pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
     };
     let table = Rows {
         title: &title,
-        note: "In standard deviations, from where all released values together place it. Up to the line at 2 a run counts as arrived.",
+        note: "In standard deviations, from where all released values together place it. Up to the line at 2 a run counts as converged.",
         heads: ("coefficient", "", &["distance"]),
         axis: &axis,
-        reference: Some(ARRIVED),
+        reference: Some(CONVERGED),
         rows: &rows,
     };
     html.push_str(&table.render());

@@ -1,4 +1,4 @@
-//! For whoever wants to check it: what was computed, every coefficient, and the task.
+//! Details for checking: settings, every coefficient, and the task.
 
 use std::fmt::Write;
 

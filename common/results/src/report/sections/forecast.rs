@@ -44,7 +44,7 @@ pub(super) fn write(html: &mut String, run: &Run<'_>, document: &PosteriorDocume
         pairs.len(),
         plural(pairs.len(), "interval is", "intervals are"),
         plural(wider, "is", "are"),
-        forecast.worlds
+        forecast.federations
     );
     let Range { low, median, high } = forecast.loss;
     let _ = write!(

@@ -17,7 +17,7 @@ use crate::report::rows::{Mark, Row, Rows};
 /// False alarms of the attacker in the example.
 const FALSE_ALARMS: f64 = 0.01;
 
-/// The statement that promises least; nobody's where a site has none.
+/// The statement that promises least; no one's where a site has none.
 fn weakest(document: &PosteriorDocument) -> Option<(&PrivacyStatement, f64)> {
     let all: Option<Vec<_>> = document.privacy.iter().map(|statement| Some((statement, statement.epsilon?))).collect();
     all?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))

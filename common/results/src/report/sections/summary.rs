@@ -99,12 +99,12 @@ fn what_ran(run: &Run<'_>) -> String {
 fn intervals(document: &PosteriorDocument) -> String {
     let (look, word) = match (document.intervals.complete, document.convergence.as_ref().map(|convergence| convergence.verdict)) {
         (false, _) => ("warn", "Incomplete."),
-        (true, Some(Verdict::NotArrived)) => ("warn", "Complete, and wide because the run has not arrived."),
-        (true, Some(Verdict::Carried)) if document.is_mean_field() => {
-            ("warn", "Complete, but the run had not arrived, and correlations were not released: run it with more rounds.")
+        (true, Some(Verdict::NotConverged)) => ("warn", "Complete, and wide because the run has not converged."),
+        (true, Some(Verdict::Extrapolated)) if document.is_mean_field() => {
+            ("warn", "Complete, but the run had not converged, and correlations were not released: run it with more rounds.")
         }
-        (true, Some(Verdict::Carried)) => ("good", "Complete; more rounds would have helped."),
-        (true, Some(Verdict::Arrived)) => ("good", "Complete, and the run arrived."),
+        (true, Some(Verdict::Extrapolated)) => ("good", "Complete; more rounds would have helped."),
+        (true, Some(Verdict::Converged)) => ("good", "Complete, and the run converged."),
         (true, None) => ("good", "Complete."),
     };
     format!("<span class=\"{look}\">{word}</span> {}", Escaped(&document.intervals.why))

@@ -19,7 +19,7 @@ use crate::report::numbers::{fixed, number};
 const POINTS: u32 = 61;
 /// Columns that are drawn, by the schema's order.
 const DRAWN: usize = 12;
-/// Curves of a picture: looks that can be told apart.
+/// Most curves of a picture: so many line styles can be distinguished.
 const CURVES: usize = 5;
 /// Times of the table.
 const TIMES: u32 = 4;

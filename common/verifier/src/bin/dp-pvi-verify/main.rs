@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         _ => Err((HELP.trim_end().to_owned(), 2)),
     };
     let (text, code) = match files.map(|(file, transcript)| proved(&file, transcript.as_deref())) {
-        Err(told) => told,
+        Err(message) => message,
         Ok(Err(refusal)) => (format!("refused: {}", visible(&refusal.to_string())), 1),
         Ok(Ok(lines)) => (lines.join("\n"), 0),
     };

@@ -7,7 +7,7 @@ use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_math::observation::Precision;
 use dp_pvi_models::predictor::Predictor;
 use dp_pvi_models::robust_regression::{RobustRegression, Student};
-use dp_pvi_posterior::methods::Arrived;
+use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{
     Approximation, ModelSpec, NaturalGradientSpec, Preconditioner, ResolvedTask, ScaleWeights, ScheduleSpec, UpdateSpec,
 };
@@ -215,7 +215,7 @@ fn much_noise_never_makes_the_scale_run_away() {
                 for visit in 0..12 {
                     let length = usize::try_from(task.message(visit).unwrap().coordinates).unwrap();
                     let sum: Vec<f64> = (0..length).map(|_| size * uniform(&mut random)).collect();
-                    state = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum }).state;
+                    state = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum }).state;
                     Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
                     let scale = task.scale_at(&state).unwrap();
                     assert!(scale.is_within(&PRIOR), "{scale:?}");

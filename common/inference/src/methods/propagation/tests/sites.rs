@@ -29,7 +29,7 @@ fn run(task: &ResolvedTask, sites: &[RawUnits], rounds: u64) -> Vec<f64> {
                 *factor = reopened(output.pending, factor, 0.3);
             }
         }
-        state = rule.apply(&state, &Arrived { visit: 0, sites: 3, sum: &sum }).state;
+        state = rule.apply(&state, &VisitSum { visit: 0, sites: 3, sum: &sum }).state;
     }
     state
 }

@@ -3,7 +3,7 @@
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier, SamplingRate};
 use nalgebra::DVector;
 
-use super::looks;
+use super::measurements;
 use crate::methods::noise_aware::{ClosedRound, History};
 use crate::methods::{DpOptimisationSpec, UpdateSpec};
 use crate::task::{RawTask, ResolveContext};
@@ -34,24 +34,24 @@ fn round(visit: u32, included: &[usize], measured: [f64; 3]) -> ClosedRound {
 
 /// Sites in turn: their gradients, curvatures and noises add up, and their points count by size.
 #[test]
-fn the_sites_of_a_visit_are_one_look() {
+fn the_sites_of_a_visit_are_one_measurement() {
     let rounds = vec![round(0, &[0], [3.0, 1.0, 10.0]), round(0, &[1], [5.0, 2.0, 30.0])];
     let history = History { shares: vec![0.25, 0.75], rounds };
-    let looks = looks(&spec(), &DVector::from_element(1, 0.5), &history, 0).unwrap();
-    assert_eq!(looks.len(), 1);
-    let look = &looks[0];
-    assert!((look.gradient[0] - 8.0).abs() < 1e-12 && (look.curvature[0] - 40.0).abs() < 1e-12);
-    assert!((look.point[0] - 1.75).abs() < 1e-12);
+    let measurements = measurements(&spec(), &DVector::from_element(1, 0.5), &history, 0).unwrap();
+    assert_eq!(measurements.len(), 1);
+    let measurement = &measurements[0];
+    assert!((measurement.gradient[0] - 8.0).abs() < 1e-12 && (measurement.curvature[0] - 40.0).abs() < 1e-12);
+    assert!((measurement.point[0] - 1.75).abs() < 1e-12);
     // Two sites, four steps: 2·(3·2/0.5)²/4.
-    assert!((look.noise[0] - 72.0).abs() < 1e-12 && (look.curvature_noise[0] - 18.0).abs() < 1e-12);
+    assert!((measurement.noise[0] - 72.0).abs() < 1e-12 && (measurement.curvature_noise[0] - 18.0).abs() < 1e-12);
 }
 
 #[test]
 fn a_visit_of_some_sites_counts_as_their_part_of_the_whole() {
     let history = History { shares: vec![0.25, 0.75], rounds: vec![round(0, &[0], [3.0, 1.0, 10.0]), round(1, &[0, 1], [8.0, 1.5, 40.0])] };
-    let looks = looks(&spec(), &DVector::from_element(1, 1.0), &history, 0).unwrap();
-    assert!((looks[0].gradient[0] - 12.0).abs() < 1e-12 && (looks[0].noise[0] - 16.0 * 9.0).abs() < 1e-12);
-    assert!((looks[1].gradient[0] - 8.0).abs() < 1e-12 && (looks[1].noise[0] - 18.0).abs() < 1e-12);
+    let measurements = measurements(&spec(), &DVector::from_element(1, 1.0), &history, 0).unwrap();
+    assert!((measurements[0].gradient[0] - 12.0).abs() < 1e-12 && (measurements[0].noise[0] - 16.0 * 9.0).abs() < 1e-12);
+    assert!((measurements[1].gradient[0] - 8.0).abs() < 1e-12 && (measurements[1].noise[0] - 18.0).abs() < 1e-12);
 }
 
 /// With q = ½ the noise on a step's sum is twice as large, and which records are drawn moves a gradient by (1 − q)/q·H.
@@ -59,8 +59,8 @@ fn a_visit_of_some_sites_counts_as_their_part_of_the_whole() {
 fn a_sampled_gradient_varies_by_its_sample() {
     let sampled = DpOptimisationSpec { sampling_rate: SamplingRate::nearest(0.5).unwrap(), ..spec() };
     let history = History { shares: vec![1.0], rounds: vec![round(0, &[0], [3.0, 1.0, 40.0])] };
-    let look = looks(&sampled, &DVector::from_element(1, 1.0), &history, 0).unwrap().remove(0);
-    assert!((look.noise[0] - (36.0 + 10.0)).abs() < 1e-9, "{}", look.noise[0]);
+    let measurement = measurements(&sampled, &DVector::from_element(1, 1.0), &history, 0).unwrap().remove(0);
+    assert!((measurement.noise[0] - (36.0 + 10.0)).abs() < 1e-9, "{}", measurement.noise[0]);
 }
 
 /// A batch counts as a sample of its size: what batches differ by cancels at one point only.
@@ -68,13 +68,13 @@ fn a_sampled_gradient_varies_by_its_sample() {
 fn a_gradient_over_batches_counts_as_one_over_samples() {
     let allocated = DpOptimisationSpec { sampling_rate: SamplingRate::nearest(0.5).unwrap(), batches: Some(2), ..spec() };
     let history = History { shares: vec![1.0], rounds: vec![round(0, &[0], [3.0, 1.0, 40.0])] };
-    let look = looks(&allocated, &DVector::from_element(1, 1.0), &history, 0).unwrap().remove(0);
-    assert!((look.noise[0] - (36.0 + 10.0)).abs() < 1e-9, "{}", look.noise[0]);
+    let measurement = measurements(&allocated, &DVector::from_element(1, 1.0), &history, 0).unwrap().remove(0);
+    assert!((measurement.noise[0] - (36.0 + 10.0)).abs() < 1e-9, "{}", measurement.noise[0]);
 }
 
 #[test]
-fn states_of_another_rule_are_no_looks() {
+fn states_of_another_rule_are_no_measurements() {
     let mut history = History { shares: vec![1.0], rounds: vec![round(0, &[0], [3.0, 1.0, 40.0])] };
     history.rounds[0].state.pop();
-    assert!(looks(&spec(), &DVector::from_element(1, 1.0), &history, 0).is_none());
+    assert!(measurements(&spec(), &DVector::from_element(1, 1.0), &history, 0).is_none());
 }

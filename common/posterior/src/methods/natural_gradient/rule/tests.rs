@@ -4,7 +4,7 @@ use dp_pvi_accounting::Relation;
 use dp_pvi_math::expfam::any::Gaussian;
 
 use super::NaturalGradientRule;
-use crate::methods::Arrived;
+use crate::methods::VisitSum;
 use crate::task::{AggregationSpec, NaturalGradientSpec, RawTask, ResolveContext, ResolvedTask, TaskError, Trust, UpdateSpec};
 
 const SCHEMA: &str = "norm_bound = 2.0\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
@@ -25,8 +25,8 @@ fn spec(task: &ResolvedTask) -> NaturalGradientSpec {
     spec
 }
 
-fn arrived(visit: u32, sum: &[f64]) -> Arrived<'_> {
-    Arrived { visit, sites: 1, sum }
+fn arrived(visit: u32, sum: &[f64]) -> VisitSum<'_> {
+    VisitSum { visit, sites: 1, sum }
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn the_noise_of_a_sum_is_that_of_every_share_in_it() {
     summed.privacy.trust = Trust::Aggregated;
     summed.aggregation = Some(AggregationSpec { sites: 3, colluders: 1, honest: 2, max_units: 1000, max_rounding_loss: 0.05 });
     let noise =
-        |task: &ResolvedTask, sites| NaturalGradientRule::new(&task.setting(), spec(task)).noise(&Arrived { visit: 1, sites, sum: &[] });
+        |task: &ResolvedTask, sites| NaturalGradientRule::new(&task.setting(), spec(task)).noise(&VisitSum { visit: 1, sites, sum: &[] });
     let one = noise(&local, 1);
     for sites in 1..=5_u32 {
         assert!((noise(&local, sites) / one - f64::from(sites).sqrt()).abs() < 1e-12);

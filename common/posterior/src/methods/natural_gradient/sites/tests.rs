@@ -6,7 +6,7 @@ use nalgebra::{DMatrix, DVector};
 use crate::methods::agreement::{NotTested, SiteReleases};
 use crate::methods::divided::Undividable;
 use crate::methods::noise_aware::{ClosedRound, History};
-use crate::methods::{Arrived, UpdateSpec};
+use crate::methods::{UpdateSpec, VisitSum};
 use crate::task::{RawTask, ResolveContext, ResolvedTask};
 
 const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"number\"\nlower = -10\nupper = 10\ncentre = 0\nscale = 1\n\
@@ -51,7 +51,7 @@ fn run(task: &ResolvedTask, sites: impl Fn(u32) -> Vec<usize>) -> (History, Vec<
         });
         let sent: Vec<Vec<f64>> = sent.collect();
         let sum: Vec<f64> = (0..sent[0].len()).map(|j| sent.iter().map(|vector| vector[j]).sum()).collect();
-        let step = rule.apply(&state, &Arrived { visit, sites: u32::try_from(included.len()).unwrap(), sum: &sum });
+        let step = rule.apply(&state, &VisitSum { visit, sites: u32::try_from(included.len()).unwrap(), sum: &sum });
         state = step.state;
         history.rounds.push(ClosedRound { visit, included, state: state.clone(), correction: None });
         vectors.push(sent);

@@ -1,14 +1,14 @@
 use dp_pvi_schema::EntryKind as Entry;
 use nalgebra::{DMatrix, DVector};
 
-use super::{Seen, Told};
+use super::{Estimate, Seen};
 use crate::methods::noise_aware::correlations::{Correlations, Products};
 use dp_pvi_math::draws::Draws;
 
 #[test]
 fn a_cut_normal_density_has_these_moments() {
     for (value, variance, mean) in [(-1.0, 4.0, 3.0), (2.0, 0.25, 0.5), (5.0, 9.0, f64::INFINITY), (-30.0, 4.0, 1.0)] {
-        let told = Told { value, variance }.not_negative(mean);
+        let estimate = Estimate { value, variance }.not_negative(mean);
         let (mut total, mut first, mut second) = (0.0, 0.0, 0.0);
         for k in 0..200_000 {
             let x = (f64::from(k) + 0.5) * 1e-4;
@@ -16,18 +16,18 @@ fn a_cut_normal_density_has_these_moments() {
             (total, first, second) = (total + density, first + density * x, second + density * x * x);
         }
         let expected = first / total;
-        assert!((told.value - expected).abs() < 1e-4 * (1.0 + expected), "{told:?} {expected}");
-        assert!((told.variance - (second / total - expected * expected)).abs() < 1e-4 * (1.0 + told.variance), "{told:?}");
+        assert!((estimate.value - expected).abs() < 1e-4 * (1.0 + expected), "{estimate:?} {expected}");
+        assert!((estimate.variance - (second / total - expected * expected)).abs() < 1e-4 * (1.0 + estimate.variance), "{estimate:?}");
     }
 }
 
 #[test]
 fn two_tellings_are_weighted_by_their_precisions() {
-    let both = Told { value: 1.0, variance: 1.0 }.and(Told { value: 4.0, variance: 0.5 });
+    let both = Estimate { value: 1.0, variance: 1.0 }.and(Estimate { value: 4.0, variance: 0.5 });
     assert!((both.value - 3.0).abs() < 1e-12 && (both.variance - 1.0 / 3.0).abs() < 1e-12);
-    let known = Told { value: 2.0, variance: 3.0 };
-    assert_eq!((Told::NOTHING.and(known), known.and(Told::NOTHING)), (known, known));
-    let exact = Told { value: 7.0, variance: 0.0 };
+    let known = Estimate { value: 2.0, variance: 3.0 };
+    assert_eq!((Estimate::NOTHING.and(known), known.and(Estimate::NOTHING)), (known, known));
+    let exact = Estimate { value: 7.0, variance: 0.0 };
     assert_eq!((exact.and(known), known.and(exact)), (exact, exact));
 }
 

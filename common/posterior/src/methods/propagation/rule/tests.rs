@@ -1,5 +1,5 @@
 use super::NOISE_PRIOR;
-use crate::methods::Arrived;
+use crate::methods::VisitSum;
 use crate::task::{ClipTarget, FactorOwner, RawTask, ResolveContext, ResolvedTask, SiteStateForm, UpdateSpec};
 use dp_pvi_models::pbp_network::Network;
 use dp_pvi_models::pbp_network::network_posterior;
@@ -132,7 +132,7 @@ fn a_networks_state_says_what_the_posterior_says() {
     assert!((shape - 6.0).abs() < 1e-12 && (rate - 6.0).abs() < 1e-12);
     // A round without any change refines the prior factors only.
     let zero = vec![0.0; task.family().len()];
-    let step = task.rule().apply(&state, &Arrived { visit: 0, sites: 1, sum: &zero });
+    let step = task.rule().apply(&state, &VisitSum { visit: 0, sites: 1, sum: &zero });
     assert_eq!((step.state.len(), step.floored), (state.len(), 0));
 }
 
@@ -151,7 +151,7 @@ fn the_step_is_honest_about_the_distance() {
     let state = task.rule().initial();
     let mut sum = vec![0.0; state.len()];
     (sum[0], sum[3]) = (0.1, 0.2);
-    let step = task.rule().apply(&state, &Arrived { visit: 0, sites: 1, sum: &sum });
+    let step = task.rule().apply(&state, &VisitSum { visit: 0, sites: 1, sum: &sum });
     // λ + (ρ/q)·scale·R, at zero mean.
     assert!((step.state[0] - 0.4 * spec.scales[0] * 0.1).abs() < 1e-12);
     assert!((step.state[3] - 1.0 - 0.4 * spec.scales[1] * 0.2).abs() < 1e-12);
@@ -166,7 +166,7 @@ fn noise_does_not_drive_a_component_out_of_the_data() {
     let rule = task.rule();
     let mut sum = vec![0.0; rule.initial().len()];
     sum[..6].copy_from_slice(&[1e6, -1e6, 3e5, 0.0, 0.0, 0.0]);
-    let state = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &sum }).state;
+    let state = rule.apply(&rule.initial(), &VisitSum { visit: 0, sites: 1, sum: &sum }).state;
     let head = dp_pvi_math::expfam::any::Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
     let norms: Vec<f64> = head.standard().mean().chunks(2).map(|m| m[0].hypot(m[1])).collect();
     // Two columns in [-1, 1].

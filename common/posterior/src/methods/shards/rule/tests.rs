@@ -4,7 +4,7 @@ use dp_pvi_accounting::PrivacyUnit;
 use dp_pvi_math::expfam::any::Gaussian;
 
 use super::Coding;
-use crate::methods::Arrived;
+use crate::methods::VisitSum;
 use crate::task::{FactorState, RawTask, ResolveContext, ResolvedTask, ShardSpec, SiteStateForm, TaskError, UpdateSpec};
 
 const SCHEMA: &str = "norm_bound = 2.0\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
@@ -73,7 +73,7 @@ fn local_averaging_keeps_no_private_factor() {
     refused(ResolvedTask::from_bytes(text.replace("\"tied\"", "\"private-clean\"").as_bytes()).unwrap_err());
 }
 
-/// Everybody sees which sites take part, so a site that is absent is not hidden: both ways to a task refuse it.
+/// Everyone sees which sites take part, so a site that is absent is not hidden: both ways to a task refuse it.
 #[test]
 fn a_site_is_exchanged_and_never_absent() {
     let site = task("client-level", "", "site").unwrap();
@@ -135,7 +135,7 @@ fn a_lagging_precision_does_not_lengthen_the_step_and_the_books_balance() {
     let old = Gaussian::from_natural(task.family(), state.clone()).unwrap();
     for sum in [[4.0, 0.1, 0.2, 0.3], [-9.0, 2.0, 3.0, 1.0], [0.3, 0.2, -0.4, 0.1]] {
         let change = coding.decode(&sum, &old);
-        let step = rule.apply(&state, &Arrived { visit: 0, sites: 1, sum: &sum });
+        let step = rule.apply(&state, &VisitSum { visit: 0, sites: 1, sum: &sum });
         let correction = step.correction.unwrap();
         for j in 0..4 {
             assert!((state[j] + 0.5 * change[j] + correction[j] - step.state[j]).abs() < 1e-12);
@@ -159,7 +159,7 @@ fn tied_precisions_do_not_creep() {
     let sum = [0.4, 0.1, 0.2, 0.3];
     let change = coding.decode(&sum, &old);
     for (visit, weight) in [(0, 1.0), (1, 0.5), (3, 0.25), (4, 0.2), (9, 0.2)] {
-        let step = rule.apply(&state, &Arrived { visit, sites: 1, sum: &sum });
+        let step = rule.apply(&state, &VisitSum { visit, sites: 1, sum: &sum });
         let precision = 6.0 + weight * change[2];
         assert!((step.state[2] - precision).abs() < 1e-12);
         assert!((step.state[0] / step.state[2] - (0.5 + 0.2 * (change[0] - 0.5 * change[2]) / precision)).abs() < 1e-12);

@@ -2,8 +2,8 @@
 
 use dp_pvi_accounting::ClipNorm;
 
-use crate::methods::{Arrived, Step};
 use crate::methods::{Clip, Counts, DocumentsSpec, Setting};
+use crate::methods::{Step, VisitSum};
 use dp_pvi_models::StatisticsForm;
 use dp_pvi_models::latent_dirichlet::denoise::{NoisedTotals, expected_counts, word_shares};
 use dp_pvi_models::latent_dirichlet::{Shape, Topics};
@@ -49,14 +49,14 @@ impl Documents {
     }
 
     /// The next state; `noise` is the standard deviation on a coordinate of the sum that arrived, `scales` are those of its blocks.
-    pub(crate) fn step(&self, rho: f64, noise: f64, scales: &[f64], state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+    pub(crate) fn step(&self, rho: f64, noise: f64, scales: &[f64], state: &[f64], received: &VisitSum<'_>) -> Option<Step> {
         let State { topics, noised, clip } = self.read(state)?;
         let rate = self.spec.sampling_rate.get();
         let unit = clip.get() / rate;
         let words = if scales.len() > 1 { self.shape.words() } else { 0 };
-        let (words, rest) = arrived.sum.split_at_checked(words)?;
+        let (words, rest) = received.sum.split_at_checked(words)?;
         let (counts, indicator) = rest.split_at_checked(self.shape.coordinates())?;
-        if !arrived.sum.iter().all(|v| v.is_finite()) {
+        if !received.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
         let scale = unit * scales.last()?;
@@ -73,7 +73,7 @@ impl Documents {
                     noised.variances[0] = (noise * scale).powi(2);
                 }
                 // There is nothing yet that could be kept.
-                let rho = if arrived.visit == 0 { 1.0 } else { rho };
+                let rho = if received.visit == 0 { 1.0 } else { rho };
                 noised.counts.iter_mut().zip(counts).for_each(|(old, new)| *old += rho * (new * scale - *old));
                 noised.variances[1] = (1.0 - rho).powi(2) * noised.variances[1] + (rho * noise * scale).powi(2);
                 let [word_sd, count_sd] = noised.variances.map(f64::sqrt);

@@ -3,8 +3,8 @@
 use dp_pvi_accounting::ClipNorm;
 
 use super::VipsRule;
-use crate::methods::{Arrived, Step};
 use crate::methods::{Clip, ImagesSpec, Setting};
+use crate::methods::{Step, VisitSum};
 use dp_pvi_models::StatisticsForm;
 use dp_pvi_models::sigmoid_belief::shrinkage::Shrinkage;
 use dp_pvi_models::sigmoid_belief::{BLOCKS, Network, NetworkError, Priors, Shape, SigmoidBeliefSpec, m_step};
@@ -63,14 +63,14 @@ impl Images {
     }
 
     /// The next state; `noise` is the standard deviation on a coordinate of the sum that arrived.
-    pub(crate) fn step(&self, rho: f64, noise: f64, state: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+    pub(crate) fn step(&self, rho: f64, noise: f64, state: &[f64], received: &VisitSum<'_>) -> Option<Step> {
         let State { network, mut shrinkage, running, variance, clip } = self.read(state)?;
-        let (released, indicator) = arrived.sum.split_at_checked(self.shape.coordinates())?;
-        if !arrived.sum.iter().all(|v| v.is_finite()) {
+        let (released, indicator) = received.sum.split_at_checked(self.shape.coordinates())?;
+        if !received.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
         // There is nothing yet that could be kept.
-        let rho = if arrived.visit == 0 || !self.keeps_sums { 1.0 } else { rho };
+        let rho = if received.visit == 0 || !self.keeps_sums { 1.0 } else { rho };
         let rate = self.spec.sampling_rate.get();
         let scales = self.spec.scales(&self.shape).map(|scale| scale * clip.get() / rate);
         let mut sums = running;

@@ -3,8 +3,8 @@
 use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_math::expfam::gaussian::full::triangle;
 
-use crate::methods::{Arrived, Step};
 use crate::methods::{Intervals, LinearNoiseSpec, Setting, StatisticsSpec, VipsSpec};
+use crate::methods::{Step, VisitSum};
 use dp_pvi_math::polya_gamma::{noise_aware_posterior, raise_to};
 use dp_pvi_models::linear_regression::unknown_noise::{Sums, fit};
 
@@ -37,12 +37,12 @@ impl Linear {
     }
 
     /// The posterior; `noise` is the standard deviation on a coordinate of the sum that arrived.
-    pub(crate) fn step(&self, noise: f64, scales: &[f64], arrived: &Arrived<'_>) -> Option<Step> {
+    pub(crate) fn step(&self, noise: f64, scales: &[f64], received: &VisitSum<'_>) -> Option<Step> {
         let d = self.family.dimension();
         let &[one, two, three] = scales else { return None };
-        let (first, rest) = arrived.sum.split_at_checked(d)?;
+        let (first, rest) = received.sum.split_at_checked(d)?;
         let (second, &[squares]) = rest.split_at_checked(triangle(d))? else { return None };
-        if !arrived.sum.iter().all(|v| v.is_finite()) {
+        if !received.sum.iter().all(|v| v.is_finite()) {
             return None;
         }
         let first: Vec<f64> = first.iter().map(|s| s * one).collect();

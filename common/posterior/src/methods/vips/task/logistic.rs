@@ -1,7 +1,7 @@
 //! Statistics of logistic regression (Pólya–Gamma): numbers, defaults and scales.
 //!
 //! The M-step solves (Λ0 + S2) θ = h0 + s1 with s1 = Σ x(y−½) and S2 = Σ E ω xxᵀ, so noise N on S2 puts the error Nθ on s1: at ε = 1 about
-//! ten times the noise that s1 itself has. Written about the mean μ of the posterior that everybody knows, the same equation is
+//! ten times the noise that s1 itself has. Written about the mean μ of the posterior that everyone knows, the same equation is
 //! (Λ0 + S2)(θ − μ) = h0 − Λ0 μ + Σ x(y − ½ − E ω xᵀμ), and N meets θ − μ, which shrinks from visit to visit. Each visit releases the sum on
 //! the right beside S2; a run without noise has the same iterates and the same fixed point.
 //!

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{Clip, Expansion, Intervals, StatisticsSpec, VipsSpec, image_shape};
-use crate::methods::{Arrived, VipsRule};
+use crate::methods::{VipsRule, VisitSum};
 use crate::task::{RawTask, ResolveContext, ResolvedTask, TaskError, UpdateSpec};
 
 const ROWS: &str = r#"
@@ -168,18 +168,18 @@ fn the_rule_keeps_the_first_statistic_and_averages_the_second() {
     let start = rule.initial();
     let [one, two] = *spec.scales(&naive.setting(), 0).as_slice() else { panic!("two blocks") };
     let later = spec.scales(&naive.setting(), 1)[0];
-    let first = rule.apply(&start, &Arrived { visit: 0, sites: 1, sum: &[3.0 / one, -1.0 / one, 40.0 / two, 0.0, 60.0 / two] });
+    let first = rule.apply(&start, &VisitSum { visit: 0, sites: 1, sum: &[3.0 / one, -1.0 / one, 40.0 / two, 0.0, 60.0 / two] });
     // λ = prior + (s1, ½ S2).
     let expected = [3.0, -1.0, 21.0, 0.0, 31.0];
     first.state[..5].iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{a} {b}"));
     let sum = [80.0 / later, 0.0, 100.0 / later];
-    let second = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
+    let second = rule.apply(&first.state, &VisitSum { visit: 1, sites: 1, sum: &sum });
     second.state[..5].iter().zip([3.0, -1.0, 51.0, 0.0, 66.0]).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{a} {b}"));
     // The same sums, with the noise in the posterior: less certain in every direction.
     let aware = with("noise-aware");
     let rule = aware.rule();
-    let first = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &[3.0 / one, -1.0 / one, 40.0 / two, 0.0, 60.0 / two] });
-    let wide = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
+    let first = rule.apply(&rule.initial(), &VisitSum { visit: 0, sites: 1, sum: &[3.0 / one, -1.0 / one, 40.0 / two, 0.0, 60.0 / two] });
+    let wide = rule.apply(&first.state, &VisitSum { visit: 1, sites: 1, sum: &sum });
     assert!(wide.state[2] < 51.0 && wide.state[4] < 66.0 && wide.state[2] > 1.0);
     assert!(VipsRule::topics(&aware.setting(), &wide.state).is_err());
 }
@@ -196,18 +196,18 @@ fn residuals_move_the_mean_from_where_it_was() {
         let [one, two] = *spec.scales(&naive.setting(), visit).as_slice() else { panic!("two blocks") };
         [first[0] / one, first[1] / one, second[0] / two, second[1] / two, second[2] / two]
     };
-    let first = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &sum_of(0, [30.0, -20.0], [9.0, 0.0, 19.0]) });
+    let first = rule.apply(&rule.initial(), &VisitSum { visit: 0, sites: 1, sum: &sum_of(0, [30.0, -20.0], [9.0, 0.0, 19.0]) });
     // μ = (3, −1).
     first.state[..5].iter().zip([30.0, -20.0, 10.0, 0.0, 20.0]).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{a} {b}"));
     let sum = sum_of(1, [3.5, -1.0], [99.0, 0.0, 39.0]);
-    let second = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
+    let second = rule.apply(&first.state, &VisitSum { visit: 1, sites: 1, sum: &sum });
     let mean = |state: &[f64]| [state[0] / state[2], state[1] / state[4]];
     let moved = mean(&second.state);
     // 3 + (3.5 − 3)/100, −1 + (−1 + 1)/40.
     assert!((moved[0] - 3.005).abs() < 1e-9 && (moved[1] + 1.0).abs() < 1e-9, "{moved:?}");
     let aware = with("noise-aware").rule();
-    let near = aware.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum });
-    let far = aware.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &sum_of(1, [350.0, -1.0], [99.0, 0.0, 39.0]) });
+    let near = aware.apply(&first.state, &VisitSum { visit: 1, sites: 1, sum: &sum });
+    let far = aware.apply(&first.state, &VisitSum { visit: 1, sites: 1, sum: &sum_of(1, [350.0, -1.0], [99.0, 0.0, 39.0]) });
     assert!(near.state[2] < 100.0 && far.state[2] < near.state[2] && far.state[2] > 1.0);
 }
 
@@ -216,7 +216,7 @@ fn learned_relevance_moves_the_prior() {
     let task = task(LOGISTIC, "rounds = 2\nrelevance_shape = 0.01\nrelevance_rate = 0.01\neigenvalue_floor = 0.0", 1.0, ROWS).unwrap();
     let (rule, spec) = (task.rule(), spec(&task));
     let [one, two] = *spec.scales(&task.setting(), 0).as_slice() else { panic!("two blocks") };
-    let step = rule.apply(&rule.initial(), &Arrived { visit: 0, sites: 1, sum: &[0.1 / one, 0.0, 100.0 / two, 0.0, 100.0 / two] });
+    let step = rule.apply(&rule.initial(), &VisitSum { visit: 0, sites: 1, sum: &[0.1 / one, 0.0, 100.0 / two, 0.0, 100.0 / two] });
     // The coefficients are small: the precision that the next visit uses is large.
     assert!(*step.state.last().unwrap() > 10.0);
 }
@@ -234,13 +234,13 @@ fn noised_counts_become_expectations() {
     sum[..20].iter_mut().for_each(|total| *total = 4_000.0 / words / 10.0);
     sum[20..].iter_mut().for_each(|count| *count = 1_000.0 / cells / 10.0);
     sum[20] = 4e5 / cells / 10.0;
-    let first = rule.apply(&start, &Arrived { visit: 0, sites: 1, sum: &sum });
+    let first = rule.apply(&start, &VisitSum { visit: 0, sites: 1, sum: &sum });
     let topics = VipsRule::topics(&task.setting(), &first.state).unwrap();
     assert!(topics.lambda()[0] > 3e5 && topics.lambda().iter().all(|l| *l > 0.0));
     // The second visit has no totals; half of what was there stays.
-    let again = rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &[0.0; 80] });
+    let again = rule.apply(&first.state, &VisitSum { visit: 1, sites: 1, sum: &[0.0; 80] });
     assert!(VipsRule::topics(&task.setting(), &again.state).unwrap().lambda()[0] < 0.9 * topics.lambda()[0]);
     assert_eq!(again.state.len(), start.len());
     // What has another length leaves the state alone.
-    assert_eq!(rule.apply(&first.state, &Arrived { visit: 1, sites: 1, sum: &[0.0; 100] }).state, first.state);
+    assert_eq!(rule.apply(&first.state, &VisitSum { visit: 1, sites: 1, sum: &[0.0; 100] }).state, first.state);
 }
