@@ -90,7 +90,9 @@ pub(crate) struct Encoder<'s> {
     form: Form,
     /// Per column, for categories.
     levels: Vec<Option<Levels>>,
-    /// Texts of missing values that are numbers.
+    /// Texts of missing values, as the schema lists them and, of numbers, as they are compared with others.
+    missing: Vec<String>,
+    /// Those that are numbers.
     tokens: Vec<f64>,
     /// Per column, for dates: the days of those that are dates.
     days: Vec<Vec<f64>>,
@@ -132,13 +134,16 @@ impl<'s> Encoder<'s> {
         });
         let tokens = schema.missing_tokens();
         let numbers = tokens.iter().filter_map(|token| parsed(token, b'.').or_else(|_| parsed(token, schema.csv().decimal)).ok());
+        let numbers: Vec<f64> = numbers.collect();
+        let exact = numbers.iter().filter(|number| number.abs() < text::EXACT as f64).map(|number| (number + 0.0).to_string());
+        let missing = tokens.iter().cloned().chain(exact).collect();
         let days = schema.columns().iter().map(|column| match &column.kind {
             ColumnKind::Number(NumberRule { date: Some(rule), .. }) => {
                 tokens.iter().filter_map(|token| rule.days(token.as_bytes()).ok()).collect()
             }
             _ => Vec::new(),
         });
-        Self { schema, purpose, form, levels: levels.collect(), tokens: numbers.collect(), days: days.collect() }
+        Self { schema, purpose, form, levels: levels.collect(), missing, tokens: numbers, days: days.collect() }
     }
 
     /// Number of the unit id's field.
@@ -207,7 +212,7 @@ impl<'s> Encoder<'s> {
     pub(crate) fn unit_id(&self, row: &impl Row, id: &mut Vec<u8>) -> Result<(), Fault> {
         let field = Self::unit_field(self.schema);
         let decimal = row.decimal(field);
-        let is_token = |found: &[u8], decimal| listed(self.schema.missing_tokens(), found, decimal);
+        let is_token = |found: &[u8], decimal| listed(&self.missing, found, decimal);
         id.clear();
         let found = match row.cell(field) {
             CellValue::Null => Err(NoId::Missing),
@@ -250,9 +255,9 @@ impl<'s> Encoder<'s> {
     fn present<'a>(&self, cell: CellValue<'a>, decimal: u8) -> Option<CellValue<'a>> {
         match cell {
             CellValue::Null => None,
-            CellValue::Text(text) if text.is_empty() || listed(self.schema.missing_tokens(), text, decimal) => None,
+            CellValue::Text(text) if text.is_empty() || listed(&self.missing, text, decimal) => None,
             // A stored number is what its text would be.
-            CellValue::Integer(value) if self.tokens.contains(&(value as f64)) => None,
+            CellValue::Integer(_) if !self.tokens.is_empty() && cell.with_text(|text| listed(&self.missing, text, b'.')) => None,
             CellValue::Number(value) if self.tokens.contains(&value) => None,
             cell => Some(cell),
         }
@@ -293,7 +298,9 @@ impl Levels {
         match rule.matching {
             Matching::Text => Self::Text(
                 numbered
-                    .flat_map(|(value, level)| [value.as_bytes(), text::whole(value.as_bytes(), b'.')].map(|text| (text.into(), level)))
+                    .flat_map(|(value, level)| {
+                        [text::plain(value.as_bytes(), b'.'), value.as_bytes().into()].map(|text| (text.into(), level))
+                    })
                     .collect(),
             ),
             Matching::Number => {
@@ -308,7 +315,7 @@ impl Levels {
     fn find(&self, cell: CellValue<'_>, decimal: u8) -> Option<u32> {
         match self {
             Self::Text(levels) => cell.with_text(|found| {
-                let level = levels.get(found).or_else(|| levels.get(text::whole(found, decimal)));
+                let level = levels.get(found).or_else(|| levels.get(text::plain(found, decimal).as_ref()));
                 level.or_else(|| levels.iter().find(|(level, _)| text::is_listed(level, found, decimal)).map(|(_, level)| level)).copied()
             }),
             Self::Numbers(levels) => {

@@ -108,9 +108,13 @@ impl<'a> ParquetTable<'a> {
     fn decimals(&self, asked: &[Option<(usize, Stored)>], fields: &[Option<usize>]) -> Vec<u8> {
         let spelled: HashSet<usize> =
             self.said(NUMBERS).into_iter().flat_map(|places| places.split(' ')).filter_map(|place| place.parse().ok()).collect();
-        let is_text = |stored: Stored, place| matches!(stored, Stored::Plain) && !spelled.contains(&place);
-        let of_field = |(asked, field): (&Option<(usize, Stored)>, &Option<usize>)| match (asked, field) {
-            (Some((_, stored)), Some(place)) if is_text(*stored, *place) => self.decimal,
+        let columns = self.schema().columns();
+        let of_field = |(asked, place): (&Option<(usize, Stored)>, &Option<usize>)| match (asked, place) {
+            (Some((leaf, Stored::Plain)), Some(place))
+                if columns[*leaf].physical_type() == Type::BYTE_ARRAY && !spelled.contains(place) =>
+            {
+                self.decimal
+            }
             _ => b'.',
         };
         asked.iter().zip(fields).map(of_field).collect()

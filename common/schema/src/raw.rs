@@ -413,8 +413,9 @@ fn checked_category(rule: CategoryRule) -> Result<CategoryRule, String> {
     if rule.values.is_empty() {
         return Err("`values` is empty: list the levels that the category can have".into());
     }
-    let listed = rule.values.iter().map(|value| if rule.matching == Matching::Text { compared(value) } else { value });
-    if let Some(value) = first_repeated(listed) {
+    let compare = |value: &String| if rule.matching == Matching::Text { compared(value) } else { value.clone() };
+    let listed: Vec<String> = rule.values.iter().map(compare).collect();
+    if let Some(value) = first_repeated(listed.iter().map(String::as_str)) {
         return Err(format!("the level `{value}` is listed twice in `values`: list it once"));
     }
     // Cells with a truth value are found without regard to capital letters, and could be either.
@@ -467,9 +468,8 @@ fn in_both<'t, T: PartialEq>(one: &'t [String], other: &'t [String], compared: i
 }
 
 /// A listed text as cells are compared with it.
-fn compared(listed: &str) -> &str {
-    let whole = text::whole(listed.as_bytes(), b'.');
-    std::str::from_utf8(whole).unwrap_or(listed)
+fn compared(listed: &str) -> String {
+    String::from_utf8_lossy(&text::plain(listed.as_bytes(), b'.')).into_owned()
 }
 
 impl RawColumn {

@@ -3,9 +3,9 @@
 //! *A text* ([`cell`]) has no blanks around it and its letters in Unicode's composed form (NFC), so that `ä` is one letter whether a program wrote it as one or as an `a` with two
 //! points. Blanks are all of Unicode's, the no-break blank among them, and characters that are shown as nothing: marks without a width (U+FEFF, U+200B), of direction (U+200E), soft hyphens. Blanks inside and capital letters stay.
 //!
-//! *A level, a class or a truth value* is compared by its [`whole`] number where it is one with decimals of 0: `3.0` is `3`, as which the same number is stored in Parquet.
+//! *A level, a class or a truth value* is compared in its [`plain`] form where it is a number without an exponent: `3.0` is `3` and `0.50` is `0.5`, as which the same numbers are stored in Parquet.
 //!
-//! *An id* ([`id`]) is such a text, and a whole number that a program spelled as a floating-point number is its digits: `12.0`, `+12`, `1.2e1` and `1.2E+01` are `12`,
+//! *An id* ([`id`]) is such a text, and a number that a program spelled as a floating-point number is its digits: `12.0`, `+12`, `1.2e1` and `1.2E+01` are `12`, `12.50` is `12.5`,
 //! and `-0` is `0`. Digits alone stay as they are, so `012` is another id than `12`, and so is `1e1`, which may be part of a code. Ids that differ so little that a person would ask are [`near`] each other.
 
 use std::borrow::Cow;
@@ -15,7 +15,10 @@ use unicode_normalization::{UnicodeNormalization, is_nfc};
 use crate::Blanks;
 
 /// From here on a floating-point number does not know every whole number.
-const EXACT: u64 = 1 << 53;
+pub const EXACT: u64 = 1 << 53;
+
+/// Digits behind the point of an id, more than the text of any floating-point number has.
+const LONGEST_FRACTION: i64 = 400;
 
 /// Why a cell names no one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,11 +95,11 @@ fn of_text(bytes: &[u8], read: fn(&str) -> Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a cell's text is one that a schema lists: the same text or [`whole`] number; of truth values, which programs write as `true`, `True` and `TRUE`, without regard to
+/// Whether a cell's text is one that a schema lists: the same text or [`plain`] number; of truth values, which programs write as `true`, `True` and `TRUE`, without regard to
 /// capital letters. `decimal` is before the decimals of the cell's numbers; those of the list have a point.
 #[must_use]
 pub fn is_listed(listed: &[u8], text: &[u8], decimal: u8) -> bool {
-    listed == text || whole(listed, b'.') == whole(text, decimal) || is_truth(text) && listed.eq_ignore_ascii_case(text)
+    listed == text || plain(listed, b'.') == plain(text, decimal) || is_truth(text) && listed.eq_ignore_ascii_case(text)
 }
 
 /// The same without regard to capital letters, those beyond ASCII included (`É` is `é`, `ß` is `SS`).
@@ -105,7 +108,8 @@ pub fn is_listed_in_any_case(listed: &[u8], text: &[u8], decimal: u8) -> bool {
     if listed.eq_ignore_ascii_case(text) {
         return true;
     }
-    let (one, other) = (whole(listed, b'.'), whole(text, decimal));
+    let (one, other) = (plain(listed, b'.'), plain(text, decimal));
+    let (one, other) = (one.as_ref(), other.as_ref());
     if one.eq_ignore_ascii_case(other) {
         return true;
     }
@@ -121,24 +125,30 @@ pub(crate) fn is_truth(text: &[u8]) -> bool {
     text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false")
 }
 
-/// The digits of a whole number with decimals of 0; any other text as it is. `decimal` is before the decimals.
+/// A number of digits in one form: a point before its decimals, no zeros at their end, and no sign before 0. `decimal` stands before the decimals of the text. Any other text, with an exponent
+/// or a plus sign for example, is as it was; zeros before other digits stay, as in codes.
 #[must_use]
-pub fn whole(text: &[u8], decimal: u8) -> &[u8] {
-    if text.last() != Some(&b'0') {
-        return text;
+pub fn plain(text: &[u8], decimal: u8) -> Cow<'_, [u8]> {
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    let whole = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, rest) = unsigned.split_at(whole);
+    let fraction = match rest {
+        _ if before.is_empty() => return Cow::Borrowed(text),
+        [] => rest,
+        [sign, fraction @ ..] if *sign == decimal && fraction.iter().all(u8::is_ascii_digit) => fraction,
+        _ => return Cow::Borrowed(text),
+    };
+    let zeros = fraction.iter().rev().take_while(|byte| **byte == b'0').count();
+    let fraction = &fraction[..fraction.len() - zeros];
+    if fraction.is_empty() {
+        // PostgreSQL writes the negative zero of floating-point numbers so. There is no other zero with a sign.
+        return Cow::Borrowed(if before == b"0" { before } else { &text[..text.len() - rest.len()] });
     }
-    // PostgreSQL writes the negative zero of floating-point numbers so.
-    if text == b"-0" {
-        return b"0";
+    let end = text.len() - zeros;
+    if decimal == b'.' {
+        return Cow::Borrowed(&text[..end]);
     }
-    let zeros = text.iter().rev().take_while(|byte| **byte == b'0').count();
-    let Some((_, digits)) = text[..text.len() - zeros].split_last().filter(|(sign, _)| **sign == decimal) else { return text };
-    let unsigned = digits.strip_prefix(b"-").unwrap_or(digits);
-    if unsigned.is_empty() || !unsigned.iter().all(u8::is_ascii_digit) {
-        return text;
-    }
-    // There is no other zero.
-    if unsigned.iter().all(|byte| *byte == b'0') && unsigned.len() == 1 { unsigned } else { digits }
+    Cow::Owned([&text[..text.len() - rest.len()], b".", fraction].concat())
 }
 
 /// The id that a text is; `decimal` is before the decimals of its source's numbers. See the [module](self).
@@ -166,7 +176,8 @@ pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
         });
     }
     match number.digits() {
-        Digits::Fraction => Ok(text),
+        Digits::Fraction(None) => Ok(text),
+        Digits::Fraction(Some(digits)) => Ok(Cow::Owned(if number.negative { format!("-{digits}") } else { digits })),
         Digits::Whole(digits) if digits.parse().is_ok_and(|value: u64| value < EXACT) => {
             Ok(Cow::Owned(if number.negative && digits != "0" { format!("-{digits}") } else { digits }))
         }
@@ -245,7 +256,8 @@ struct Spelled<'t> {
 
 enum Digits {
     Whole(String),
-    Fraction,
+    /// With a point; `None` beyond [`LONGEST_FRACTION`].
+    Fraction(Option<String>),
     /// More digits than any floating-point number keeps.
     Long,
 }
@@ -296,7 +308,15 @@ impl<'t> Spelled<'t> {
             return Digits::Whole("0".into());
         }
         match usize::try_from(power) {
-            Err(_) => Digits::Fraction,
+            Err(_) if power < -LONGEST_FRACTION => Digits::Fraction(None),
+            Err(_) => {
+                // Never more than that many zeros.
+                let behind = usize::try_from(power.unsigned_abs()).unwrap_or(usize::MAX);
+                let zeros = "0".repeat((behind + 1).saturating_sub(digits.len()));
+                let all = format!("{zeros}{digits}");
+                let (before, after) = all.split_at(all.len() - behind);
+                Digits::Fraction(Some(format!("{before}.{after}")))
+            }
             Ok(power) if power > 20 => Digits::Long,
             Ok(power) => {
                 digits.extend(std::iter::repeat_n('0', power));
@@ -366,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_with_decimals_of_0_is_its_digits() {
+    fn a_number_has_one_form_whatever_zeros_are_at_its_end() {
         for (text, digits) in [
             ("3.0", "3"),
             ("3.000", "3"),
@@ -377,7 +397,12 @@ mod tests {
             ("10", "10"),
             ("-10", "-10"),
             ("007.0", "007"),
-            ("3.10", "3.10"),
+            ("3.10", "3.1"),
+            ("-0.50", "-0.5"),
+            ("3.", "3"),
+            ("1e3", "1e3"),
+            ("+3.0", "+3.0"),
+            ("3,50", "3,50"),
             (".0", ".0"),
             ("-.0", "-.0"),
             ("x.0", "x.0"),
@@ -386,7 +411,10 @@ mod tests {
             ("0", "0"),
             ("v2.0", "v2.0"),
         ] {
-            assert_eq!(whole(text.as_bytes(), b'.'), digits.as_bytes(), "{text}");
+            assert_eq!(plain(text.as_bytes(), b'.'), digits.as_bytes(), "{text}");
+        }
+        for (text, digits) in [("3,0", "3"), ("3,10", "3.1"), ("3.10", "3.10"), ("1.250,5", "1.250,5"), ("-0,0", "0"), ("-0,5", "-0.5")] {
+            assert_eq!(plain(text.as_bytes(), b','), digits.as_bytes(), "{text}");
         }
     }
 
@@ -416,7 +444,11 @@ mod tests {
         ] {
             assert_eq!(id(text, b'.').unwrap(), "12", "{text:?}");
         }
-        assert_eq!(id("12,0", b',').unwrap(), "12");
+        for text in ["12.5", "12.50", "012.5", "1.25e1", "1250e-2"] {
+            assert_eq!(id(text, b'.').unwrap(), "12.5", "{text}");
+        }
+        assert_eq!((id("12,0", b',').unwrap(), id("12,50", b',').unwrap()), ("12".into(), "12.5".into()));
+        assert_eq!((id("-1e-07", b'.').unwrap(), id_of(-1e-7).unwrap()), ("-0.0000001".into(), "-0.0000001".to_owned()));
         assert_eq!(id("M\u{fc}ller", b'.'), id("Mu\u{308}ller", b'.'));
         for (number, text) in [(12.0, "12"), (-0.0, "0"), (2.5, "2.5"), (9_007_199_254_740_991.0, "9007199254740991")] {
             assert_eq!(id_of(number).unwrap(), text);
@@ -439,8 +471,8 @@ mod tests {
             "1e1",
             "1E31",
             "12345e67",
-            "12.50",
             "12.5",
+            "1e-500",
             "1 2",
             "1.2.0",
             "12e",

@@ -84,7 +84,8 @@ pub(super) fn read_ids(bytes: &[u8]) {
     for blanks in [Blanks::Trimmed, Blanks::Kept] {
         let cell = text::cell(input.0, blanks).into_owned();
         assert_eq!(text::cell(&cell, blanks), cell, "a cell is read once");
-        assert_eq!(text::whole(text::whole(&cell, decimal), decimal), text::whole(&cell, decimal), "a whole number is read once");
+        let plain = text::plain(&cell, decimal);
+        assert_eq!(text::plain(&plain, decimal), plain, "a number is read once");
     }
     if let Ok(given) = std::str::from_utf8(input.0)
         && let Ok(id) = text::id(given, decimal)

@@ -125,6 +125,11 @@ fn a_file_whose_records_another_one_has_is_refused_where_this_is_no_chance() {
     let changed = with_ids(0..100).replace("\n50,", "\n1050,")
         + &with_ids(300..303).lines().skip(1).map(|line| format!("{line}\n")).collect::<String>();
     refused(&[earlier.clone(), write(&folder, "h.csv", changed)], inside);
+    // A join that wrote every record twice.
+    let rows: String = with_ids(0..100).lines().skip(1).map(|line| format!("{line}\n{line}\n")).collect();
+    let twice = write(&folder, "t.csv", with_ids(0..0) + &rows);
+    refused(&[earlier.clone(), twice.clone()], inside);
+    refused(&[twice, earlier.clone()], inside);
     // Half of them are others: told, and not refused.
     load_for_run(&schema(), &[&earlier, &write(&folder, "i.csv", with_ids(50..150))], &[1; 32]).unwrap();
     // Few values: that all of one file's records are in another one is what chance makes.

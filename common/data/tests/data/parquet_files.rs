@@ -291,6 +291,64 @@ false_values = ["0"]
     assert_eq!((units.screen.records, units.screen.nothing.len()), (4, 1));
 }
 
+/// Levels, tokens and ids with decimals are the same number in every column that holds it, with zeros at its end or without.
+#[test]
+fn a_number_is_one_level_one_token_and_one_id_however_it_is_stored() {
+    for (decimal, csv) in [
+        (".", "id;c;b;y\n12.5;0.5;9.0;1\n13.5;1.50;1;0\n14.5;9.5;0;1\n0.75;3.0;1;0\n"),
+        (",", "id;c;b;y\n12,5;0,5;9,0;1\n13,5;1,50;1;0\n14,5;9,5;0;1\n0,75;3,0;1;0\n"),
+    ] {
+        let token = |text: &str| text.replace('.', decimal);
+        let schema = Schema::asking(
+            "y ~ .",
+            &format!(
+                "unit_column = \"id\"\n[csv]\ndelimiter = \";\"\ndecimal = \"{decimal}\"\n[missing]\ntokens = [\"\", \"{}\", \"{}\", \"{}\"]\n\
+                 [[columns]]\nname = \"c\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [\"0.5\", \"1.5\", \"3\"]\nmissing = \"zero\"\n\
+                 [[columns]]\nname = \"b\"\nkind = \"boolean\"\nmissing = \"zero\"\n[[columns]]\nname = \"y\"\nkind = \"boolean\"\n",
+                token("9.5"),
+                token("9.0"),
+                token("0.75"),
+            ),
+        )
+        .unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("text.csv"), csv).unwrap();
+        let message =
+            |kind: &str| format!("message cohort {{ REQUIRED {kind} id; REQUIRED {kind} c; REQUIRED {kind} b; REQUIRED INT32 y; }}");
+        let columns = [[12.5, 13.5, 14.5, 0.75], [0.5, 1.5, 9.5, 3.0], [9.0, 1.0, 0.0, 1.0]];
+        write(
+            &path("double.parquet"),
+            &message("DOUBLE"),
+            Compression::SNAPPY,
+            &[&|group| {
+                columns.into_iter().for_each(|column| column!(group, DoubleType, column));
+                column!(group, Int32Type, [1, 0, 1, 0]);
+            }],
+        );
+        let message =
+            message("INT32").replace("id;", "id (DECIMAL(8, 3));").replace("c;", "c (DECIMAL(8, 2));").replace("b;", "b (DECIMAL(8, 1));");
+        write(
+            &path("decimal.parquet"),
+            &message,
+            Compression::SNAPPY,
+            &[&|group| {
+                column!(group, Int32Type, [12_500, 13_500, 14_500, 750]);
+                column!(group, Int32Type, [50, 150, 950, 300]);
+                column!(group, Int32Type, [90, 10, 0, 10]);
+                column!(group, Int32Type, [1, 0, 1, 0]);
+            }],
+        );
+        for file in ["text.csv", "double.parquet", "decimal.parquet"] {
+            let inspection = dp_pvi_data::inspect(&schema, &[path(file)]).unwrap();
+            let counts = |column: &str| inspection.columns.iter().find(|report| report.name == column).map(|report| report.counts).unwrap();
+            assert_eq!((inspection.units, counts("c").missing, counts("c").invalid, counts("b").missing), (3, 1, 0, 1), "{decimal} {file}");
+        }
+        let both = [path("text.csv"), path("double.parquet")];
+        assert!(matches!(load_for_run(&schema, &both, &[7; 32]).map(drop), Err(DataError::SameContent { .. })), "{decimal}");
+    }
+}
+
 /// Predictions carry an id through from Parquet as they do from text.
 #[test]
 fn ids_of_rows_to_be_predicted_are_those_of_the_text_file() {
