@@ -447,6 +447,10 @@ fn execute<S: ChargeStore + 'static>(
                 (None, Some(file)) => predict::Basis::Personal(file),
                 (None, None) => return Err(ClientError::config("--posterior", "name the server's posterior.json, or --personal FILE")),
             };
+            if target.is_some() {
+                // Rows are predicted without a configuration, too. What is named by one that is there stays.
+                drop(Config::load(file));
+            }
             predict::predict(basis, &data, level, id, target.as_deref(), output)
         }
         Command::Contrast { posterior, of, against, intervals } => contrast::contrast(&posterior, &of, &against, intervals.which(), output),

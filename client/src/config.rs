@@ -199,6 +199,7 @@ impl Config {
     pub fn load(file: &Path) -> Result<Self> {
         let text = dp_pvi_programs::files::read_text(file)
             .map_err(|e| ClientError::config(file.display().to_string(), format!("cannot be read ({e}): name the file with --config")))?;
+        outputs::needs(file);
         let folder = file.parent().unwrap_or(Path::new(""));
         let environment = overrides(std::env::vars_os())?;
         if !environment.is_empty() {
@@ -206,7 +207,6 @@ impl Config {
             warn!(variables = names.join(", "), "the environment sets these in place of {}", file.display());
         }
         let config = Self::parse(&text, folder, environment).map_err(|error| error.in_file(file))?;
-        outputs::needs(file);
         outputs::needs(&config.site.state);
         config.data.files.iter().for_each(|file| outputs::needs(file));
         if let Some(private) = &config.data.private {

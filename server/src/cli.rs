@@ -218,7 +218,7 @@ fn execute(cli: Cli) -> Result<()> {
             let text = |path: &Path| path.display().to_string();
             output.event(&Event::Exported { posterior: text(&exported.posterior), report: text(&exported.report) })
         }
-        Command::Question(question) => output.question(&question),
+        Command::Question(question) => output.question(&question, &file("server.toml")),
         Command::Ca { command } => ca::execute(command, &output),
         Command::Summer { command } => summer::execute(command, &file("summer.toml"), output),
         Command::Config(ConfigCommand::Schema) => output.raw(config::SAMPLE.as_bytes()),

@@ -47,7 +47,7 @@ pub struct Exported {
 /// [`ServerError::Unavailable`]: permissions, the disk, a file of that name.
 pub fn prepare(config: &Config) -> Result<()> {
     // The server makes its own folder.
-    let made = if config.output == config.state { Ok(()) } else { outputs::make_folder(&config.output) };
+    let made = if config.output == config.state { Ok(()) } else { outputs::make_folder(&config.output, &FILES) };
     made.map_err(|e| ServerError::unavailable(&config.output, format!("{e}; [server] output names it")))
 }
 
@@ -107,9 +107,7 @@ pub fn export_without(config: &Config, site: &str, directory: &Path) -> Result<P
         Kept::All(releases) => releases,
         Kept::Not => return Err(failed(&Undividable::NotKept)),
         Kept::TooMany => return Err(failed(&Undividable::TooMany)),
-        Kept::Damaged(client) => {
-            return Err(ServerError::Corrupt(format!("what is stored of {client} is not what it sent").into()));
-        }
+        Kept::Damaged(client) => return Err(ServerError::Corrupt(format!("what is stored of {client} is not what it sent").into())),
     };
     let of_sites = SiteReleases { history: &releases.rounds, vectors: &releases.vectors };
     let left = divided::without(&history.task, &of_sites, position).map_err(|e| failed(&e))?;
@@ -117,9 +115,9 @@ pub fn export_without(config: &Config, site: &str, directory: &Path) -> Result<P
     let file = directory.join(format!("posterior-without-{site}.json"));
     let (whole, privacy) = (document(&history)?, statements(&history)?);
     let document = PosteriorDocument::without_site(&history.task, &whole, &left, site, privacy).map_err(|e| failed(&e))?;
-    let document = certified(document)?;
+    crate::task::refuse_to_overwrite(config, &file)?;
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
-    replace(&file, document.to_json().as_bytes())?;
+    replace(&file, certified(document)?.to_json().as_bytes())?;
     Ok(file)
 }
 

@@ -8,6 +8,7 @@ use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
 use dp_pvi_privacy::Ledger;
 use dp_pvi_privacy::ledger::{Closed, FreezeState, HeadPlace, LedgerError, PlannedEvents, ReleaseState, Row, RowBody};
 use dp_pvi_programs::ledger::{self as file, OnDisk, RollbackGuard, SqliteLedger, ViewStore};
+use dp_pvi_programs::outputs;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_protocol::text::visible;
@@ -83,6 +84,10 @@ fn shown(place: &RollbackGuard) -> String {
 /// # Errors
 /// No ledger, a file of that name, the disk; what was written is not what was there.
 pub fn backup(config: &Config, target: &Path, output: Output) -> Result<()> {
+    // What is there is never overwritten; a name that is free may be one of a file that the ledger's database makes and removes.
+    if target.symlink_metadata().is_err() {
+        outputs::refuse(target).map_err(|e| ClientError::config("output", format!("{}: {e}", target.display())))?;
+    }
     let private = config.private()?;
     let key = keys::identity(&config.tls.identity)?;
     let before = ledger::read_only(private, key.clone())?.head();

@@ -161,6 +161,14 @@ fn a_backup_is_made_beside_a_writer_and_comes_back() {
     drop(held);
     let bytes = fs::read(&file).unwrap();
     site.run(&["ledger", "backup", "-o", name]).expect(12, "never overwrites");
+    // SQLite would take the first three for its own and remove them.
+    for taken in ["data/ledger.db-wal", "data/ledger.db-journal", "data/ledger.db-shm", "data/ledger.db.head", "state/backup.db"] {
+        let taken = site.path(taken);
+        let before = fs::read(&taken).ok();
+        let refused = site.run(&["ledger", "backup", "-o", taken.to_str().unwrap()]);
+        assert!(!refused.stdout.contains("verified") && fs::read(&taken).ok() == before, "{}", taken.display());
+        assert!([Some(2), Some(12)].contains(&refused.code), "{}: {}", taken.display(), refused.stderr);
+    }
     assert_eq!(fs::read(&file).unwrap(), bytes);
 
     site.run(&["ledger", "restore", name]).expect(12, "move it away");

@@ -203,12 +203,20 @@ pub fn refuse(output: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder for outputs and tries it.
+/// Makes a folder for these outputs and tries it: that a file can be made in it, and that those that are there can be written.
 ///
 /// # Errors
-/// The disk; permissions; a file of that name.
-pub fn make_folder(folder: &Path) -> io::Result<()> {
+/// The disk; permissions; a file of that name; one of the files is no file, or is what [`refuse`] protects.
+pub fn make_folder(folder: &Path, files: &[&str]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
+    for file in files.iter().map(|name| folder.join(name)) {
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", file.display()));
+        refuse(&file).map_err(named)?;
+        match File::options().append(true).open(&file) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(named(e)),
+            _ => {}
+        }
+    }
     let probe = on_the_way(&folder.join("probe"));
     File::create_new(&probe)?;
     fs::remove_file(probe)
@@ -366,9 +374,15 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "they may be replaced");
         set_aside(folder.path(), &files, |text| (text == "old").then(|| "7".to_owned())).unwrap();
         assert!(at("a-7.json").is_file() && at("b-7.html").is_file() && !at("a.json").exists() && !at("b.html").exists());
-        make_folder(&at("new/inner")).unwrap();
+        make_folder(&at("new/inner"), &["a.json"]).unwrap();
         assert_eq!(std::fs::read_dir(at("new/inner")).unwrap().count(), 0);
-        make_folder(&at("a-7.json")).unwrap_err();
+        make_folder(&at("a-7.json"), &[]).unwrap_err();
+        // A folder of that name, and a link to a key.
+        std::fs::create_dir(at("b.html")).unwrap();
+        make_folder(folder.path(), &["a.json", "b.html"]).unwrap_err();
+        std::fs::write(at("key"), "-----BEGIN PRIVATE KEY-----").unwrap();
+        std::os::unix::fs::symlink("key", at("a.json")).unwrap();
+        assert!(make_folder(folder.path(), &["a.json"]).unwrap_err().to_string().contains("a key"));
     }
 
     #[test]

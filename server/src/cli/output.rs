@@ -73,7 +73,9 @@ impl Output {
     }
 
     /// The answer to a question.
-    pub(super) fn question(self, question: &Question) -> Result<()> {
+    pub(super) fn question(self, question: &Question, config: &Path) -> Result<()> {
+        // An answer needs no configuration; what is named by one that is there stays.
+        drop(crate::config::Config::load(config));
         question.reads().into_iter().for_each(dp_pvi_programs::outputs::needs);
         let mut answer = Vec::new();
         let answered = question.answer(&mut answer, self.json, dp_pvi_programs::outputs::write);
