@@ -181,8 +181,8 @@ impl Config {
             place: path.display().to_string(),
             message: Problem::said(format!("{e}; name the file with --config"), e),
         })?;
-        let config = Self::parse(&text, path, std::env::vars_os())?;
         outputs::needs(path);
+        let config = Self::parse(&text, path, std::env::vars_os())?;
         outputs::needs(&config.store.database);
         let TlsFiles { ca, cert, key, identity, crl, enrolled } = &config.tls;
         [ca, cert, key, identity, crl, enrolled].into_iter().for_each(|file| outputs::needs(file));

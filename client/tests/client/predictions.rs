@@ -67,7 +67,7 @@ fn predictions_take_the_place_of_nothing_that_a_configuration_names() {
     let prediction = Prediction::of("age\n50\n");
     let site = &prediction.0;
     let config = site.path("client.toml");
-    let own = ["client.toml", "data/schema.toml", "data/ledger.db", "state/lung-2024.head", "state/anything"];
+    let own = ["client.toml", "schema.toml", "data/ledger.db", "state/lung-2024.head", "state/anything"];
     for damaged in [false, true] {
         if damaged {
             write(&config, std::fs::read_to_string(&config).unwrap().replace("[site]", "[site]\nmisspelt = 1"));

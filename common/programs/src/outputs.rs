@@ -212,8 +212,10 @@ pub fn make_folder(folder: &Path, files: &[&str]) -> io::Result<()> {
     for file in files.iter().map(|name| folder.join(name)) {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", file.display()));
         refuse(&file).map_err(named)?;
-        match File::options().append(true).open(&file) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(named(e)),
+        // Not opened: of a pipe that would wait for a reader.
+        match fs::metadata(&file) {
+            Ok(about) if about.is_dir() => return Err(named(ErrorKind::IsADirectory.into())),
+            Ok(about) if about.permissions().readonly() => return Err(named(ErrorKind::PermissionDenied.into())),
             _ => {}
         }
     }
