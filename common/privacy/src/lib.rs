@@ -6,7 +6,7 @@
 //! against observers of bounded computing time. The whole argument, with what is proved, measured and assumed, is [`proofs::argument`]; in short:
 //!
 //! 1. **One door.** Private data sits in [`Units`] and [`Sensitive`]. Functions over them are `fn`s, which capture nothing. Each call has
-//!    its own copy of its [`Argument`] ([`records`]), and one that panics makes a value without content, and no error ([`inside`]). Only
+//!    its own copy of its [`Argument`] ([`records`]), and one that panics makes a value without content, and no error ([`panic_redaction`]). Only
 //!    mechanisms make a [`Released`] value, and what is sent is made of one ([`ledger::Attachment`]). What a site's
 //!    own people may see without noise has an exit of its own, in processes that release nothing ([`local_only`]).
 //! 2. **What is accounted is what runs.** A mechanism takes a [`StepPermit`] that must equal its [`DpEvent`](dp_pvi_accounting::DpEvent). Permits come from

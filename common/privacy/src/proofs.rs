@@ -4,7 +4,7 @@
 //! |---|---|
 //! | everything that is let out keeps to the budget: the argument as a whole, and what it assumes | [`argument`] |
 //! | discrete Gaussian noise on a fine lattice costs what continuous noise costs, with a margin | [`discrete_gaussian`](dp_pvi_accounting::proofs::discrete_gaussian) |
-//! | a sampled term that is replaced: the worst pair, and the error of its quadrature | [`pair_b`](dp_pvi_accounting::proofs::pair_b) |
+//! | a sampled term that is replaced: the worst pair, and the error of its quadrature | [`poisson_replace`](dp_pvi_accounting::proofs::poisson_replace) |
 //! | the intervals that a plan states hold its ε: sums over a product of transforms, and all that is left out of them | [`transforms`](dp_pvi_accounting::proofs::transforms) |
 //! | a visit with state that was carried over from earlier visits costs what its event says; one proof for every update | [`carried_state`] |
 //! | a ledger keeps to its budget although its tasks are chosen in the light of earlier results | [`filter`](dp_pvi_accounting::proofs::filter) |
