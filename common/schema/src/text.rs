@@ -177,6 +177,8 @@ pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
     }
     match number.digits() {
         Digits::Fraction(None) => Ok(text),
+        // Perhaps a separator of thousands: near the whole number, and not one with fewer zeros.
+        Digits::Fraction(Some(digits)) if [&*text, &digits].into_iter().any(|form| without_groups(form).is_some()) => Ok(text),
         Digits::Fraction(Some(digits)) => Ok(Cow::Owned(if number.negative { format!("-{digits}") } else { digits })),
         Digits::Whole(digits) if digits.parse().is_ok_and(|value: u64| value < EXACT) => {
             Ok(Cow::Owned(if number.negative && digits != "0" { format!("-{digits}") } else { digits }))
@@ -472,6 +474,7 @@ mod tests {
             "1E31",
             "12345e67",
             "12.5",
+            "12.500",
             "1e-500",
             "1 2",
             "1.2.0",
