@@ -1,5 +1,5 @@
 //! A query of the operator's. Whether each person's rows depend on that person's records and on public tables only does not follow from its text: it is the
-//! operator's word, given for this text by its hash, and the run's statement says that it is on it.
+//! operator's word, given for this text by its hash, and the run's statement says that it rests on that word.
 
 use std::path::Path;
 

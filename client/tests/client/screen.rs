@@ -112,7 +112,7 @@ fn the_share_is_the_sites_own_key() {
     site.run(&["data", "confirm"]).expect(2, "data.halt_above");
 }
 
-/// A patient number 99 where 99 says that there is no value, and ids that may be one person's: told before a ledger is on them, and by every check.
+/// A patient number 99 where 99 says that there is no value, and ids that may be one person's: reported before a ledger is made of them, and by every check.
 #[test]
 fn ids_are_looked_at_before_a_ledger_is_made() {
     let site = Site::new();

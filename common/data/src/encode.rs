@@ -101,7 +101,7 @@ pub(crate) struct Encoder<'s> {
 /// How the cells of a column are numbers.
 #[derive(Clone, Copy)]
 struct Numbers<'e> {
-    /// What is before decimals.
+    /// The decimal sign of texts.
     decimal: u8,
     /// Numbers that say that there is no value.
     tokens: &'e [f64],
@@ -328,7 +328,7 @@ impl Levels {
     }
 }
 
-/// The number that a cell is, which need not be finite; `decimal` is before the decimals of a text.
+/// The number that a cell is, which need not be finite; `decimal` is the decimal sign of texts.
 fn real(cell: CellValue<'_>, decimal: u8) -> Result<f64, CellProblem> {
     match cell {
         CellValue::Null | CellValue::Boolean(_) => Err(CellProblem::NotANumber),

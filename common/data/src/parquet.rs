@@ -75,7 +75,7 @@ pub(crate) struct ParquetTable<'a> {
 }
 
 impl<'a> ParquetTable<'a> {
-    /// The table in `file`, which messages call `path`; `decimal` is before the decimals of numbers in columns of texts.
+    /// The table in `file`, which messages call `path`; `decimal` is the decimal sign in columns of texts.
     pub(crate) fn open(path: &'a Path, file: File, decimal: u8) -> Result<Self, DataError> {
         if footer::says_encrypted(&file) {
             return Err(problem(path, ENCRYPTED));
@@ -104,7 +104,7 @@ impl<'a> ParquetTable<'a> {
         self.said(arrow::KEY).map(arrow::durations).unwrap_or_default()
     }
 
-    /// Per field, what is before the decimals of its texts: a point in columns of numbers.
+    /// The decimal sign of each field: a point in columns of numbers.
     fn decimals(&self, asked: &[Option<(usize, Stored)>], fields: &[Option<usize>]) -> Vec<u8> {
         let spelled: HashSet<usize> =
             self.said(NUMBERS).into_iter().flat_map(|places| places.split(' ')).filter_map(|place| place.parse().ok()).collect();

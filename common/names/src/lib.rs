@@ -1,4 +1,4 @@
-//! Names of sites, runs and releases, their hashes, and what a release carries. Every crate that names one of them is on this one.
+//! Names of sites, runs and releases, their hashes, and what a release carries. Every crate that names one of them depends on this one.
 
 use std::sync::Arc;
 

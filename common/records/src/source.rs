@@ -41,7 +41,7 @@ pub trait Row {
     /// The cell of a field: position in the list given to [`Source::visit`]. [`CellValue::Null`] where no column was asked for.
     fn cell(&self, field: usize) -> CellValue<'_>;
 
-    /// What is before the decimals of a field's numbers where they are text: `.` or `,`.
+    /// The decimal sign of a field, where its cells are text: `.` or `,`.
     fn decimal(&self, _field: usize) -> u8 {
         b'.'
     }

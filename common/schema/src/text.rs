@@ -96,7 +96,7 @@ fn of_text(bytes: &[u8], read: fn(&str) -> Cow<'_, str>) -> Cow<'_, [u8]> {
 }
 
 /// Whether a cell's text is one that a schema lists: the same text or [`plain`] number; of truth values, which programs write as `true`, `True` and `TRUE`, without regard to
-/// capital letters. `decimal` is before the decimals of the cell's numbers; those of the list have a point.
+/// capital letters. `decimal` is the decimal sign of the cell; numbers of the list have a point.
 #[must_use]
 pub fn is_listed(listed: &[u8], text: &[u8], decimal: u8) -> bool {
     listed == text || plain(listed, b'.') == plain(text, decimal) || is_truth(text) && listed.eq_ignore_ascii_case(text)
@@ -125,7 +125,7 @@ pub(crate) fn is_truth(text: &[u8]) -> bool {
     text.eq_ignore_ascii_case(b"true") || text.eq_ignore_ascii_case(b"false")
 }
 
-/// A number of digits in one form: a point before its decimals, no zeros at their end, and no sign before 0. `decimal` stands before the decimals of the text. Any other text, with an exponent
+/// A number of digits in one form: a point before its decimals, no zeros at their end, and no sign before 0. `decimal` is the decimal sign of the text. Any other text, with an exponent
 /// or a plus sign for example, is as it was; zeros before other digits stay, as in codes.
 #[must_use]
 pub fn plain(text: &[u8], decimal: u8) -> Cow<'_, [u8]> {
@@ -151,7 +151,7 @@ pub fn plain(text: &[u8], decimal: u8) -> Cow<'_, [u8]> {
     Cow::Owned([&text[..text.len() - rest.len()], b".", fraction].concat())
 }
 
-/// The id that a text is; `decimal` is before the decimals of its source's numbers. See the [module](self).
+/// The id that a text is; `decimal` is the decimal sign of its source. See the [module](self).
 ///
 /// # Errors
 /// It names no one.
@@ -295,7 +295,7 @@ impl<'t> Spelled<'t> {
         is_number.then_some(Self { negative, before, after, exponent, by_program: has_decimals || signed })
     }
 
-    /// Digits without zeros at both ends, and the power of ten that is behind them.
+    /// Digits without zeros at both ends, and the power of ten that they are multiplied by.
     fn parts(&self) -> (String, i64) {
         let all = format!("{}{}", self.before, self.after);
         let digits = all.trim_end_matches('0');

@@ -3,7 +3,7 @@
 //! # What keeps a round closed
 //!
 //! The database says which rounds are closed, and a database can be restored from a copy. So the key lives here, in a folder that no
-//! backup may hold, and four things are between a copy and a second closing:
+//! backup may hold, and four things prevent a second closing of a copy:
 //!
 //! 1. The key of a closed round is overwritten and removed before the answer leaves, and `destroyed` says so durably before that. A
 //!    restored database finds no key.

@@ -1,5 +1,5 @@
 //! Sums of cells ([`Terms::Cells`]), looked at directly: the gate's mechanism on terms of the audit's own, under either relation. No update of a posterior has such
-//! terms, so no task is behind these rows.
+//! terms, so no task makes these rows.
 //!
 //! Of every pair of terms the integer sums of the two neighbours are compared with the declared sensitivity, which needs no statistics. The pair that is furthest apart runs
 //! with secure noise, and the likelihood ratio of its two neighbours bounds μ, as in the rows of tasks.
