@@ -64,7 +64,7 @@ pub(crate) fn notes(inspection: &Inspection, config: &Config) -> Vec<String> {
     notes
 }
 
-/// Shows an operator what a ledger is about to be on: records and ids. What cannot be read is said, and keeps no ledger from being made.
+/// Shows an operator what a ledger is about to be made for: records and ids. What cannot be read is said, and keeps no ledger from being made.
 pub(crate) fn before_ledger(config: &Config) {
     let inspected = LocalSchema::read(&config.data.schema).and_then(|schema| inspect(config, &schema));
     match inspected {
@@ -127,7 +127,7 @@ pub(crate) fn admits_run(config: &Config, schema: &LocalSchema, screen: &Screen)
     admits_run_with(&read(&place(config))?, config, schema, screen)
 }
 
-/// The same for who has not looked at the records. Where they cannot be read here, which is said, only what an earlier start found is known.
+/// The same for a caller that has not read the records. Where they cannot be read here, which is said, only what an earlier start found is known.
 ///
 /// # Errors
 /// As [`admit`].
