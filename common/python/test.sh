@@ -25,6 +25,8 @@ wheel=$(echo "$work"/wheels/*.whl)
 "$work/user/bin/pip" install --quiet "$wheel" >"$work/log" 2>&1 || { tail -n 2 "$work/log"; skip "numpy cannot be installed"; }
 "$work/user/bin/pip" install --quiet "$wheel[test]" >"$work/log" 2>&1 || { tail -n 2 "$work/log"; skip "what the tests need cannot be installed"; }
 
-(cd "$root" && CARGO_TARGET_DIR=$target cargo run --quiet --locked -p dp-pvi-accounting --example bits) >"$work/bits.jsonl"
+# With the features of the workspace, for which it is built already after `cargo test --workspace`.
+(cd "$root" && CARGO_TARGET_DIR=$target cargo build --quiet --locked --workspace --example bits)
+"$target/debug/examples/bits" >"$work/bits.jsonl"
 DP_PVI_BITS=$work/bits.jsonl PYTHONDONTWRITEBYTECODE=1 "$work/user/bin/python" -m pytest -q -rs
 (cd "$work" && user/bin/mypy --strict --cache-dir="$work/types" -p dp_pvi_accounting)

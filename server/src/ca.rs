@@ -172,6 +172,10 @@ impl Authority {
             return Err(ServerError::file(&directory.join(CA_KEY), "there is no authority here; make one with `dp-pvi-server ca init`"));
         }
         let lock = lock(directory)?;
+        // They are written anew, and what a link leads to may be another's.
+        if let Some(link) = [SERVER_PEM, CRL, ENROLLED].map(|name| directory.join(name)).iter().find(|file| file.is_symlink()) {
+            return Err(ServerError::file(link, "is a link: put the file itself there, and link from the other place to it"));
+        }
         let read = |name: &str| {
             let path = directory.join(name);
             std::fs::read_to_string(&path).map_err(|e| ServerError::file(&path, e))

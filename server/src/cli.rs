@@ -207,12 +207,12 @@ fn execute(cli: Cli) -> Result<()> {
                 return output.files("posterior without a site", &[export::export_without(&config, &site, &directory)?]);
             }
             if let Some(file) = &transcript {
-                crate::task::refuse_to_overwrite(&config, file)?;
+                crate::task::refuse_to_overwrite(file)?;
             }
             let exported = export::export(&config, &directory)?;
             if let Some(file) = transcript {
                 export::FILES.iter().for_each(|name| outputs::needs(&directory.join(name)));
-                crate::task::refuse_to_overwrite(&config, &file)?;
+                crate::task::refuse_to_overwrite(&file)?;
                 export::export_transcript(&config, &file)?;
             }
             let text = |path: &Path| path.display().to_string();
@@ -320,7 +320,7 @@ fn block_on<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
 fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option<&Path>), output: &Output) -> Result<()> {
     let Resolved { task, tried } = resolve_with_rounds(config)?;
     for file in file.into_iter().chain(drawing) {
-        crate::task::refuse_to_overwrite(config, file)?;
+        crate::task::refuse_to_overwrite(file)?;
     }
     if let Some(file) = file {
         crate::files::output(file, &task.to_bytes())?;

@@ -186,7 +186,19 @@ impl Config {
         outputs::needs(&config.store.database);
         let TlsFiles { ca, cert, key, identity, crl, enrolled } = &config.tls;
         [ca, cert, key, identity, crl, enrolled].into_iter().for_each(|file| outputs::needs(file));
+        config.schema_file().iter().for_each(|file| outputs::needs(file));
         Ok(config)
+    }
+
+    /// A file that the task names.
+    pub(crate) fn beside_task(&self, file: &str) -> PathBuf {
+        self.task.parent().unwrap_or(Path::new("")).join(file)
+    }
+
+    /// The schema's file, where the task can be read.
+    fn schema_file(&self) -> Option<PathBuf> {
+        let raw = dp_pvi_posterior::task::RawTask::parse(&std::fs::read_to_string(&self.task).ok()?).ok()?;
+        Some(self.beside_task(&raw.schema.file))
     }
 
     /// Parses the text of the file `path` under the given environment.

@@ -12,6 +12,7 @@ mod transcript;
 
 use std::path::{Path, PathBuf};
 
+use dp_pvi_names::Hash;
 use dp_pvi_posterior::methods::agreement::{NotTested, SiteReleases};
 use dp_pvi_posterior::task::TaskError;
 use dp_pvi_programs::outputs;
@@ -47,7 +48,8 @@ pub struct Exported {
 /// [`ServerError::Unavailable`]: permissions, the disk, a file of that name.
 pub fn prepare(config: &Config) -> Result<()> {
     // The server makes its own folder.
-    let made = if config.output == config.state { Ok(()) } else { outputs::make_folder(&config.output, &FILES) };
+    let own = config.output == config.state && !config.state.exists();
+    let made = if own { Ok(()) } else { outputs::make_folder(&config.output, &FILES) };
     made.map_err(|e| ServerError::unavailable(&config.output, format!("{e}; [server] output names it")))
 }
 
@@ -68,18 +70,22 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let [posterior, report] = FILES.map(|name| directory.join(name));
     let exported = Exported { posterior, report };
-    let aside = outputs::set_aside(directory, &FILES, |text| of_another_run(text, &document));
+    let aside = outputs::set_aside(directory, &FILES, |text| of_another_run(text, &document, &history));
     aside.map_err(|e| ServerError::unavailable(directory, e))?;
     replace(&exported.posterior, document.to_json().as_bytes())?;
     replace(&exported.report, page::render(&config.federation, &history, &document).as_bytes())?;
     Ok(exported)
 }
 
-/// What the results in this text are called beside those of the document, where they are of another run.
-fn of_another_run(text: &str, document: &PosteriorDocument) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let (task, run) = (value["task_hash"].as_str()?, value["run"].as_u64()?);
-    ((task, run) != (&document.task_hash, document.run.into())).then(|| format!("{:.8}-{run}", task))
+/// What the results in this text are called beside those of the document, where they are of another run: of another task or number, or with ledger heads that this run
+/// never saw, as the first run of a new database has.
+fn of_another_run(text: &str, document: &PosteriorDocument, history: &History) -> Option<String> {
+    let old: serde_json::Value = serde_json::from_str(text).ok()?;
+    let (task, run) = (old["task_hash"].as_str()?, old["run"].as_u64()?);
+    let mut heads = old["privacy"].as_array()?.iter().filter_map(|site| site["witness"]["hash"].as_str()?.parse::<Hash>().ok());
+    let seen = |head: &Hash| history.members.values().any(|member| member.heads.contains(head));
+    let same = (task, run) == (&document.task_hash, document.run.into()) && heads.all(|head| seen(&head));
+    (!same).then(|| format!("{task:.8}-{run}"))
 }
 
 /// The posterior of the last run, as `posterior.json` holds it.
@@ -115,7 +121,7 @@ pub fn export_without(config: &Config, site: &str, directory: &Path) -> Result<P
     let file = directory.join(format!("posterior-without-{site}.json"));
     let (whole, privacy) = (document(&history)?, statements(&history)?);
     let document = PosteriorDocument::without_site(&history.task, &whole, &left, site, privacy).map_err(|e| failed(&e))?;
-    crate::task::refuse_to_overwrite(config, &file)?;
+    crate::task::refuse_to_overwrite(&file)?;
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     replace(&file, certified(document)?.to_json().as_bytes())?;
     Ok(file)

@@ -1,6 +1,6 @@
 //! From `task.toml` and the schema's text to the one document whose hash everyone signs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_programs::files::read_text;
@@ -30,7 +30,7 @@ pub fn resolve_task(config: &Config) -> Result<ResolvedTask> {
 pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
     let text = read_text(&config.task).map_err(|e| ServerError::file(&config.task, format!("{e}; [task] file names it")))?;
     let raw = RawTask::parse(&text).map_err(|e| ServerError::file(&config.task, e))?;
-    let schema_path = beside(config, &raw);
+    let schema_path = config.beside_task(&raw.schema.file);
     let schema =
         read_text(&schema_path).map_err(|e| ServerError::file(&schema_path, format!("{e}; [schema] file of the task names it")))?;
     Schema::parse(&schema).map_err(|e| ServerError::file(&schema_path, e))?;
@@ -48,17 +48,11 @@ pub(crate) fn resolve_with_rounds(config: &Config) -> Result<Resolved> {
     }
 }
 
-fn beside(config: &Config, raw: &RawTask) -> PathBuf {
-    config.task.parent().unwrap_or(Path::new("")).join(&raw.schema.file)
-}
-
-/// Refuses an output in the place of what the server needs, and of the task's schema.
+/// Refuses an output in the place of what the server needs.
 ///
 /// # Errors
 /// Which file it is.
-pub(crate) fn refuse_to_overwrite(config: &Config, output: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(&config.task).unwrap_or_default();
-    outputs::needs(&RawTask::parse(&text).map(|raw| beside(config, &raw)).unwrap_or_default());
+pub(crate) fn refuse_to_overwrite(output: &Path) -> Result<()> {
     outputs::refuse(output).map_err(|e| ServerError::Usage(Problem::said(format!("{}: {e}", output.display()), e)))
 }
 

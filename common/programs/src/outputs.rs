@@ -224,8 +224,8 @@ pub fn make_folder(folder: &Path, files: &[&str]) -> io::Result<()> {
     fs::remove_file(probe)
 }
 
-/// Before `files` are written into a folder: gives those of another time that are there other names, `a-NAME.json` for `a.json`. `name` reads the first one, and says nothing where it may be
-/// replaced.
+/// Before `files` are written into a folder: gives those of another time that are there other names, `a-NAME.json` for `a.json`, or `a-NAME-2.json` where that is taken. `name` reads the
+/// first one, and says nothing where it may be replaced.
 ///
 /// # Errors
 /// The disk; permissions; one of the files is what [`refuse`] protects.
@@ -233,9 +233,15 @@ pub fn set_aside(folder: &Path, files: &[&str], name: impl FnOnce(&str) -> Optio
     files.iter().try_for_each(|file| refuse(&folder.join(file)))?;
     let first = files.first().map(|file| fs::read_to_string(folder.join(file)));
     let Some(name) = first.and_then(Result::ok).and_then(|text| name(&text)) else { return Ok(()) };
-    for file in files {
+    let aside = |file: &str, time: u32| {
         let (stem, end) = file.rsplit_once('.').unwrap_or((file, ""));
-        match fs::rename(folder.join(file), folder.join(format!("{stem}-{name}.{end}"))) {
+        let time = if time == 1 { String::new() } else { format!("-{time}") };
+        folder.join(format!("{stem}-{name}{time}.{end}"))
+    };
+    let free = |time: &u32| files.iter().all(|file| fs::symlink_metadata(aside(file, *time)).is_err());
+    let time = (1..).find(free).unwrap_or(u32::MAX);
+    for file in files {
+        match fs::rename(folder.join(file), aside(file, time)) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
@@ -376,6 +382,11 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "they may be replaced");
         set_aside(folder.path(), &files, |text| (text == "old").then(|| "7".to_owned())).unwrap();
         assert!(at("a-7.json").is_file() && at("b-7.html").is_file() && !at("a.json").exists() && !at("b.html").exists());
+        // A name that one of them has already is not taken again.
+        std::fs::write(at("b-7-2.html"), "older").unwrap();
+        std::fs::write(at("a.json"), "old").unwrap();
+        set_aside(folder.path(), &files, |_| Some("7".to_owned())).unwrap();
+        assert!(at("a-7-3.json").is_file() && !at("a-7-2.json").exists() && at("a-7.json").is_file());
         make_folder(&at("new/inner"), &["a.json"]).unwrap();
         assert_eq!(std::fs::read_dir(at("new/inner")).unwrap().count(), 0);
         make_folder(&at("a-7.json"), &[]).unwrap_err();

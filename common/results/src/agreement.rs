@@ -14,6 +14,10 @@ use dp_pvi_protocol::shape;
 /// Family-wise level: with sites that differ by no more than the allowance, the probability that any of them is said to differ.
 const LEVEL: f64 = 0.05;
 
+/// What is said where no site was found to differ.
+const NONE_STANDS_OUT: &str = "No site stands out: none differs from the others by more than noise, chance and ordinary differences between sites explain. That does not show that \
+                               sites are alike: put `(1 | site)` into the formula where outcomes can differ between them.";
+
 /// What is said of the sites of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -54,7 +58,7 @@ pub struct SiteAgreement {
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Nothing that noise, chance and the allowance do not explain.
-    Agrees,
+    Ordinary,
     /// More than they explain.
     Differs,
     /// What it released at different visits is none of one site, whatever its records and the noise are.
@@ -129,7 +133,7 @@ impl Agreement {
         let compared = tested.sites.len() - named(Verdict::NotTested).count() - named(Verdict::Impossible).count();
         let found = match named(Verdict::Differs).count() {
             0 if compared == 0 => "No site could be compared with the others.".to_owned(),
-            0 => "The sites agree: none differs from the others by more than noise, chance and ordinary differences between sites explain.".to_owned(),
+            0 => NONE_STANDS_OUT.to_owned(),
             _ if compared == 2 => {
                 "The two sites differ by more than noise, chance and ordinary differences explain. With two nobody can say which one is unusual.".to_owned()
             }
@@ -178,7 +182,7 @@ impl Tested {
             let factor = (order.len() - rank) as f64;
             largest = largest.max((factor * p(&self.sites, i)).min(1.0));
             let site = &mut self.sites[i];
-            site.verdict = if largest <= self.level { Verdict::Differs } else { Verdict::Agrees };
+            site.verdict = if largest <= self.level { Verdict::Differs } else { Verdict::Ordinary };
             if let Some(comparison) = &mut site.comparison {
                 comparison.p_adjusted = largest;
             }
@@ -280,10 +284,10 @@ mod tests {
     fn holm_steps_down_over_the_sites_that_could_be_tested() {
         // χ² of one degree: 5.412 has p = 0.02, 0.455 has p = 0.5.
         let two = tested(&[Some((5.412, 1)), Some((0.455, 1)), Some((0.455, 1)), None, Some((0.0, 0))]);
-        assert_eq!(verdicts(&two)[..3], [Verdict::Agrees; 3]);
+        assert_eq!(verdicts(&two)[..3], [Verdict::Ordinary; 3]);
         assert_eq!(verdicts(&two)[3..], [Verdict::NotTested; 2]);
         let found = tested(&[Some((5.412, 1)), Some((40.0, 1)), Some((0.455, 1))]);
-        assert_eq!(verdicts(&found), [Verdict::Differs, Verdict::Differs, Verdict::Agrees]);
+        assert_eq!(verdicts(&found), [Verdict::Differs, Verdict::Differs, Verdict::Ordinary]);
         let adjusted = found.sites[0].comparison.as_ref().unwrap().p_adjusted;
         assert!((adjusted - 0.04).abs() < 1e-4, "{adjusted}");
     }
@@ -291,7 +295,7 @@ mod tests {
     #[test]
     fn what_was_found_is_said_in_sentences() {
         let say = |statistics: &[Option<(f64, u32)>]| Agreement::Tested(tested(statistics)).sentence();
-        assert!(say(&[Some((0.4, 1)), Some((0.4, 1))]).starts_with("The sites agree"));
+        assert!(say(&[Some((0.4, 1)), Some((0.4, 1))]).starts_with("No site stands out"));
         assert!(say(&[Some((90.0, 1)), Some((90.0, 1))]).contains("With two nobody can say"));
         let one = say(&[Some((90.0, 3)), Some((0.4, 3)), Some((0.4, 3)), None]);
         assert!(one.contains("hospital-0 (largest in age)") && one.ends_with("released: hospital-3."), "{one}");
@@ -304,11 +308,11 @@ mod tests {
         let mut tested = tested(&[Some((0.4, 1)), Some((0.0, 0)), Some((0.4, 1))]);
         tested.sites[1].verdict = Verdict::Impossible;
         tested.judge();
-        assert_eq!(verdicts(&tested), [Verdict::Agrees, Verdict::Impossible, Verdict::Agrees]);
+        assert_eq!(verdicts(&tested), [Verdict::Ordinary, Verdict::Impossible, Verdict::Ordinary]);
         let agreement = Agreement::Tested(tested);
         let sentence = agreement.sentence();
         assert!(
-            sentence.starts_with("Cannot be a site of such records: hospital-1.") && sentence.contains("The sites agree"),
+            sentence.starts_with("Cannot be a site of such records: hospital-1.") && sentence.contains("No site stands out"),
             "{sentence}"
         );
         assert!(agreement.is_consistent() && serde_json::to_string(&agreement).unwrap().contains("\"impossible\""));
@@ -321,8 +325,8 @@ mod tests {
         let text = serde_json::to_string(&Agreement::Tested(right.clone())).unwrap();
         assert_eq!(serde_json::from_str::<Agreement>(&text).unwrap(), Agreement::Tested(right.clone()));
         for change in [
-            |t: &mut Tested| t.sites[0].verdict = Verdict::Agrees,
-            |t: &mut Tested| t.sites[2].verdict = Verdict::Agrees,
+            |t: &mut Tested| t.sites[0].verdict = Verdict::Ordinary,
+            |t: &mut Tested| t.sites[2].verdict = Verdict::Ordinary,
             |t: &mut Tested| t.sites[1].comparison.as_mut().unwrap().p = 0.5,
             |t: &mut Tested| t.sites[1].comparison.as_mut().unwrap().p_adjusted = 0.1,
             |t: &mut Tested| t.sites[1].comparison.as_mut().unwrap().statistic = f64::NAN,

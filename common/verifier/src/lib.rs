@@ -32,7 +32,7 @@ pub use format::{Certificate, Event, Noise, Part, Proof, Relation, Sampling, dig
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// Not a certificate, or a number that the format does not allow.
-    #[error("not in order ({0}): write the certificate anew, or export the posterior again")]
+    #[error("the file does not have the form of a certificate or posterior ({0}): make it again with `account --certificate` or `export`")]
     Form(&'static str),
     /// A step's losses do not fit the grid.
     #[error("the losses of a step cannot be enclosed on the stated grid: ask for a certificate with a wider grid")]

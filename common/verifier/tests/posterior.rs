@@ -191,6 +191,8 @@ fn help_names_the_files_and_the_exit_codes() {
             assert!(codes.contains(code), "{code}: {words}");
         }
     }
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_dp-pvi-verify")).arg("--version").output().unwrap();
+    assert_eq!((output.status.code(), output.stdout), (Some(0), format!("dp-pvi-verify {}\n", env!("CARGO_PKG_VERSION")).into_bytes()));
 }
 
 #[test]
@@ -293,7 +295,7 @@ fn sites_visits_and_rounds_are_those_of_the_transcript() {
         assert!(with(&changed(&given, change), &whole).is_err(), "{number}");
     }
     // What is refused without it.
-    refused(&changed(&given, |file| file["privacy"].as_array_mut().unwrap().swap(0, 1)), "not in order");
+    refused(&changed(&given, |file| file["privacy"].as_array_mut().unwrap().swap(0, 1)), "sites are not in order");
     refused(&changed(&given, |file| file["privacy"][1]["site"] = json!("a")), "two statements");
     refused(&changed(&given, |file| file["privacy"][1]["releases"] = json!(11)), "more visits than the task has");
 

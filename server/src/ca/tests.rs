@@ -100,6 +100,18 @@ fn init_never_overwrites() {
         }
     }
 
+    // What is written anew later is no link either.
+    drop(Authority::open(directory.path()).unwrap());
+    for name in [SERVER_PEM, CRL, ENROLLED] {
+        let (file, elsewhere) = (directory.path().join(name), directory.path().join("elsewhere"));
+        std::fs::rename(&file, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+        let error = Authority::open(directory.path()).err().unwrap();
+        assert!(error.code() == 4 && error.to_string().contains("is a link"), "{name}: {error}");
+        std::fs::rename(&elsewhere, &file).unwrap();
+    }
+    drop(Authority::open(directory.path()).unwrap());
+
     let empty = TempDir::new().unwrap();
     let nameless = NewFederation { dns: Vec::new(), addresses: Vec::new(), ..federation("f") };
     assert_eq!(Authority::init(empty.path(), &nameless, now()).err().unwrap().code(), 2);

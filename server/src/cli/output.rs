@@ -10,12 +10,12 @@ use dp_pvi_posterior::task::ResolvedTask;
 use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::text::{visible, visible_json};
 use dp_pvi_results::account::Question;
+use dp_pvi_results::coefficients::Coefficients;
 use dp_pvi_results::forecast::ForecastResult;
 use dp_pvi_results::forecast::rounds::Candidate;
 use serde_json::json;
 
 use super::TaskSummary;
-use super::design::Coefficients;
 use crate::ca::Enrolled;
 use crate::clock::{self, rfc3339};
 use crate::engine::{Event, Snapshot};

@@ -53,6 +53,8 @@ pub(super) struct Member {
     pub(super) witness: Option<Witness>,
     /// Headers for which an update arrived, whether it entered the posterior or not.
     pub(super) answered: BTreeSet<Hash>,
+    /// The heads that its ledger had with them.
+    pub(super) heads: BTreeSet<Hash>,
 }
 
 impl History {
@@ -187,7 +189,8 @@ impl History {
                 self.last = at;
                 // A site reads its rows before it joins, and keeps them until the run is over.
                 let rows = || hello.peek().ok().and_then(|hello| hello.rows).unwrap_or_default();
-                let new = || Member { role, units: None, answered: BTreeSet::new(), rows: rows(), head: None, witness: None };
+                let (answered, heads) = Default::default();
+                let new = || Member { role, units: None, answered, heads, rows: rows(), head: None, witness: None };
                 let member = self.members.remove(&client).unwrap_or_else(new);
                 self.members.insert(client, Member { role, units: nominal_units, ..member });
             }
@@ -195,6 +198,7 @@ impl History {
                 self.last = at;
                 if let (Some(member), Ok(update)) = (self.members.get_mut(&client), update.peek()) {
                     member.answered.insert(update.header);
+                    member.heads.insert(update.ledger_head.hash);
                     if member.head.as_ref().is_none_or(|(head, _)| head.seq < update.ledger_head.seq) {
                         member.head = Some((update.ledger_head, update.witness));
                     }

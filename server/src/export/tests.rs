@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-use dp_pvi_names::{ClientId, RunId};
+use dp_pvi_names::{ClientId, Hash, RunId};
 use dp_pvi_posterior::task::{RawTask, ResolveContext};
 use dp_pvi_protocol::message::{Role, RunOutcome};
 use dp_pvi_protocol::origin::Origin;
@@ -7,7 +7,7 @@ use dp_pvi_protocol::time::Timestamp;
 use dp_pvi_results::document::PosteriorDocument;
 
 use super::history::{History, Member};
-use super::{document, page};
+use super::{document, of_another_run, page};
 
 const SCHEMA: &str = r#"
 [[columns]]
@@ -37,6 +37,7 @@ fn history(units: u64, change: impl FnOnce(&mut Vec<f64>)) -> History {
             role: Role::Site,
             units: Some(units),
             answered: std::collections::BTreeSet::new(),
+            heads: [Hash([1; 32]), Hash([2; 32])].into(),
             rows: Origin::default(),
             head: None,
             witness: None,
@@ -81,4 +82,25 @@ fn a_posterior_that_is_no_distribution_leaves_documents_that_say_so() {
         assert!(page.contains("There is no posterior") && !page.contains("NaN"), "{page}");
         PosteriorDocument::from_json(&document.to_json()).unwrap();
     }
+}
+
+/// The first run of a new database has the task and the number of the first one of the old database.
+#[test]
+fn results_are_of_the_same_run_where_it_saw_their_ledger_heads() {
+    let history = history(100, |_| {});
+    let document = document(&history).unwrap();
+    let (task, run) = (document.task_hash.clone(), document.run);
+    let old = |task: &str, run: u32, heads: &[Hash]| {
+        let sites: Vec<_> = heads.iter().map(|head| serde_json::json!({ "witness": { "hash": head.to_string() } })).collect();
+        serde_json::json!({ "task_hash": task, "run": run, "privacy": sites }).to_string()
+    };
+    let (first, second, strange) = (Hash([1; 32]), Hash([2; 32]), Hash([3; 32]));
+    for heads in [&[][..], &[first], &[first, second]] {
+        assert_eq!(of_another_run(&old(&task, run, heads), &document, &history), None, "{heads:?}");
+    }
+    let name = Some(format!("{task:.8}-{run}"));
+    assert_eq!(of_another_run(&old(&task, run, &[first, strange]), &document, &history), name);
+    assert_eq!(of_another_run(&old(&task, run + 1, &[first]), &document, &history), Some(format!("{task:.8}-{}", run + 1)));
+    let other = Hash([9; 32]).to_string();
+    assert_eq!(of_another_run(&old(&other, run, &[first]), &document, &history), Some(format!("{other:.8}-{run}")));
 }

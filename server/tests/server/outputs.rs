@@ -239,3 +239,22 @@ fn numbers_below_the_least_are_refused_by_what_they_must_be() {
     }
     assert!(program(&fed, &["check", "--units", "1e3"]).output().unwrap().status.success());
 }
+
+/// Whatever names it: a flag, or a link at the place of a result.
+#[test]
+fn no_output_takes_the_place_of_the_schema() {
+    let fed = Fed::new(2, &Plan::default());
+    let (schema, state) = (fed.path("schema.toml"), fed.path("state"));
+    let before = std::fs::read(&schema).unwrap();
+    let name = schema.to_str().unwrap();
+    std::fs::create_dir(&state).unwrap();
+    std::fs::set_permissions(&state, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    symlink("../schema.toml", state.join("report.html")).unwrap();
+    let question = ["account", "--sigma", "10", "--steps", "10", "--relation", "replace-one", "--sampling", "none", "--plot", name];
+    for arguments in [&["check", "-o", name][..], &["check"], &["run"], &["export", "--transcript", name], &question] {
+        let output = program(&fed, arguments).output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && log.contains("name another file") && log.contains("schema.toml"), "{arguments:?}: {log}");
+        assert_eq!(std::fs::read(&schema).unwrap(), before, "{arguments:?}");
+    }
+}

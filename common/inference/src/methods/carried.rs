@@ -45,7 +45,7 @@ use dp_pvi_unsealed::Unsealed;
 const PRIVATE_VISITS: &str = "rounds = 6";
 
 /// Of so many rows one runs in the quick tier. It shares no factor with the numbers of units, relations and trusts, so that all of them come up.
-const QUICK: usize = 7;
+const QUICK: usize = 29;
 
 /// Candidates of the search for the worst λ, at the end of each path.
 const TRIED: usize = 6;

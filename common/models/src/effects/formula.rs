@@ -44,7 +44,7 @@ fn difference(design: &Design, cells: &[Cell], column: usize, to: Cell, from: Ce
 
 /// The effects of one column, with names; none where it is in a product with another column, or is a curve: what it changes is then no single
 /// number.
-pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Vec<(String, Contrast)> {
+pub(super) fn of_column<'s>(schema: &'s Schema, design: &Design, position: usize) -> Vec<(String, Contrast)> {
     let column = &schema.columns()[position];
     if !design.companions(position).is_empty() {
         return Vec::new();
@@ -74,7 +74,10 @@ pub(super) fn of_column(schema: &Schema, design: &Design, position: usize) -> Ve
             let reference_name = rule.values.get(reference as usize).map_or("", String::as_str);
             levels.map(|(level, name)| against(name, Cell::Level(level), reference_name, Cell::Level(reference))).collect()
         }
-        (ColumnKind::Boolean(_), Use::Levels { .. }) => vec![against("yes", Cell::Level(1), "no", Cell::Level(0))],
+        (ColumnKind::Boolean(rule), Use::Levels { .. }) => {
+            let word = |texts: &'s [String]| texts.first().map_or("", String::as_str);
+            vec![against(word(&rule.true_values), Cell::Level(1), word(&rule.false_values), Cell::Level(0))]
+        }
         _ => Vec::new(),
     }
 }

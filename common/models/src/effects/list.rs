@@ -1,4 +1,4 @@
-//! The effects of a schema: every number for so many units of the file, every level against the reference, yes against no, and the intercept.
+//! The effects of a schema: every number for so many units of the file, every level against the reference, true against false, and the intercept.
 
 use dp_pvi_math::expfam::any::Standard;
 
@@ -13,7 +13,7 @@ use dp_pvi_schema::{Column, LabelKind, Schema, Transform};
 ///
 /// * A number: `report_per` units of the file more; under `transform = "log1p"`, of log(1 + value).
 /// * A level of a category against the reference, in any coding. Without a reference the first level is it.
-/// * A boolean: yes against no.
+/// * A boolean: the first text of true against the first one of false.
 ///
 /// Where a formula makes the rows, only columns that are in no product have effects of their own, and of numbers those that are straight lines or
 /// cut into levels.

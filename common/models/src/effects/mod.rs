@@ -1,7 +1,7 @@
 //! Effects: what coefficients say in the units that people use.
 //!
 //! A coefficient belongs to an encoded entry of a row: age per 20 years, a ward against the mean of all wards. An effect is a public linear
-//! function of the coefficients, L θ + c, that can be read alone: ten years more, surgery against cardiology, yes against no. Its mean is L μ + c and
+//! function of the coefficients, L θ + c, that can be read alone: ten years more, surgery against cardiology, male against female. Its mean is L μ + c and
 //! its variance L Σ Lᵀ, with the covariances of all coefficients in it. Where the linear predictor is a logarithm, exp of it is an odds ratio or
 //! a rate ratio.
 //!

@@ -27,17 +27,13 @@ pub(super) fn write(html: &mut String, document: &PosteriorDocument) {
 /// The answer in a word, where there is one.
 pub(super) fn word(agreement: &Agreement) -> &'static str {
     let Agreement::Tested(tested) = agreement else { return "" };
-    let any = |verdict| tested.sites.iter().any(|site| site.verdict == verdict);
-    match (any(Verdict::Differs) || any(Verdict::Impossible), any(Verdict::Agrees)) {
-        (true, _) => "<span class=\"warn\">No.</span> ",
-        (false, true) => "<span class=\"good\">No difference was found.</span> ",
-        (false, false) => "",
-    }
+    let bad = tested.sites.iter().any(|site| matches!(site.verdict, Verdict::Differs | Verdict::Impossible));
+    if bad { "<span class=\"warn\">No.</span> " } else { "" }
 }
 
 /// The test of a site that could be tested.
 fn comparison(site: &SiteAgreement) -> Option<&Comparison> {
-    site.comparison.as_ref().filter(|_| matches!(site.verdict, Verdict::Agrees | Verdict::Differs))
+    site.comparison.as_ref().filter(|_| matches!(site.verdict, Verdict::Ordinary | Verdict::Differs))
 }
 
 fn picture(html: &mut String, tested: &Tested) {

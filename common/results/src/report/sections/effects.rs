@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use crate::document::PosteriorDocument;
+use dp_pvi_math::normal::cdf;
 use dp_pvi_models::effects::{Effect, Measure};
 use dp_pvi_posterior::methods::noise_aware::LOW_SIGNAL;
 use dp_pvi_protocol::summary::Coefficient;
@@ -42,8 +43,13 @@ impl<'a> Shown<'a> {
     }
 
     /// Whether its 95 % interval does not contain 0.
-    fn is_clear(&self) -> bool {
+    fn excludes_none(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+
+    /// Twice the posterior's mass on the side of 0 where the estimate is not; 1 where that is not known.
+    fn tails(&self) -> f64 {
+        2.0 * cdf(-self.distance())
     }
 
     /// Distance from 0 in standard deviations; 0 where that is not known.
@@ -97,6 +103,13 @@ impl<'a> Forest<'a> {
         }
     }
 
+    /// The rows that are beyond 0 although there are so many: Holm's method at 5 %, the furthest first.
+    fn beyond_none(&self) -> Vec<Shown<'a>> {
+        let rows = self.furthest(self.rows.len());
+        let held = rows.iter().zip((1..=rows.len()).rev()).take_while(|(row, left)| row.tails() * count(*left) <= 0.05).count();
+        rows[..held].to_vec()
+    }
+
     /// The value that means no difference.
     fn null(&self) -> &'static str {
         match self.scale {
@@ -119,6 +132,11 @@ impl<'a> Forest<'a> {
         order.truncate(most);
         order.iter().map(|&i| self.rows[i]).collect()
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a number of rows")]
+fn count(rows: usize) -> f64 {
+    rows as f64
 }
 
 fn scale(measure: Measure) -> Labels {
@@ -146,28 +164,32 @@ fn event(run: &Run<'_>) -> String {
     }
 }
 
-/// What the count of clear effects leaves out where no correlations were released.
-const MEAN_FIELD: &str = " <span class=\"warn\">Of columns that are correlated fewer may be clear: a mean field releases no correlations, and its intervals can be far too narrow there.</span>";
+/// What the count leaves out where no correlations were released.
+const MEAN_FIELD: &str = " <span class=\"warn\">Of columns that are correlated it may be fewer: a mean field releases no correlations, and its intervals can be far too narrow there.</span>";
 
-/// How many are clear, and the clearest.
+/// How many differ from no difference, and which by most.
 pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
     let forest = Forest::of(run, document);
-    let clear = forest.rows.iter().filter(|row| row.is_clear()).count();
+    let beyond = forest.beyond_none();
     let (one, more) = forest.kind;
-    let mut text = format!(
-        "Of {} {}, {clear} {} clear: the 95 % interval does not contain {} (no difference).",
-        forest.rows.len(),
-        plural(forest.rows.len(), one, more),
-        plural(clear, "is", "are"),
-        forest.null()
-    );
-    if document.is_mean_field() && forest.rows.len() > 1 && clear > 0 {
+    let (all, null) = (forest.rows.len(), forest.null());
+    let mut text = match all {
+        1 => format!(
+            "The 95 % interval of the one {one} {} {null} (no difference).",
+            if beyond.is_empty() { "contains" } else { "does not contain" }
+        ),
+        _ => format!(
+            "Of {all} {more}, {} {} {null} (no difference), at 5 % for all of them together (Holm's method).",
+            beyond.len(),
+            plural(beyond.len(), "excludes", "exclude")
+        ),
+    };
+    if document.is_mean_field() && all > 1 && !beyond.is_empty() {
         text.push_str(MEAN_FIELD);
     }
-    let named: Vec<String> = forest
-        .furthest(NAMED)
+    let named: Vec<String> = beyond
         .iter()
-        .filter(|row| row.is_clear())
+        .take(NAMED)
         .map(|row| {
             let [estimate, interval] = row.texts(forest.scale);
             format!("{} <span class=\"nb\">({estimate}; {interval})</span>", Escaped(row.name))
@@ -175,7 +197,7 @@ pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
         .collect();
     if !named.is_empty() {
         // Writing into a string cannot fail.
-        let _ = write!(text, " The clearest, with {} and interval: {}.", Escaped(&forest.words), named.join(", "));
+        let _ = write!(text, " By most, with {} and 95 % interval: {}.", Escaped(&forest.words), named.join(", "));
     }
     text
 }
@@ -258,7 +280,7 @@ fn picture(forest: &Forest<'_>, shown: &[Shown<'_>]) -> String {
                 centre: row.estimate,
                 inner: row.sd.map(|sd| (row.estimate - sd, row.estimate + sd)),
                 outer: row.interval,
-                full: if row.is_clear() { Full::Yes } else { Full::No },
+                full: if row.excludes_none() { Full::Yes } else { Full::No },
             }),
             values: row.texts(forest.scale).into(),
         })

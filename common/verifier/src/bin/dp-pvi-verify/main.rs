@@ -61,6 +61,7 @@ fn main() -> ExitCode {
     let read = |file: &std::ffi::OsString| std::fs::read(file).map_err(|error| (format!("{}: {error} (see --help)", file.display()), 4));
     let files = match arguments.as_slice() {
         [flag] if flag == "-h" || flag == "--help" => Err((HELP.trim_end().to_owned(), 0)),
+        [flag] if flag == "-V" || flag == "--version" => Err((concat!("dp-pvi-verify ", env!("CARGO_PKG_VERSION")).to_owned(), 0)),
         [file] => read(file).map(|file| (file, None)),
         [file, transcript] => read(file).and_then(|file| Ok((file, Some(read(transcript)?)))),
         _ => Err((HELP.trim_end().to_owned(), 2)),
