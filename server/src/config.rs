@@ -195,10 +195,13 @@ impl Config {
         self.task.parent().unwrap_or(Path::new("")).join(file)
     }
 
-    /// The schema's file, where the task can be read.
-    fn schema_file(&self) -> Option<PathBuf> {
-        let raw = dp_pvi_posterior::task::RawTask::parse(&std::fs::read_to_string(&self.task).ok()?).ok()?;
-        Some(self.beside_task(&raw.schema.file))
+    /// The schema's file; of a task that cannot be parsed every file that it seems to name.
+    fn schema_file(&self) -> Vec<PathBuf> {
+        let text = std::fs::read_to_string(&self.task).unwrap_or_default();
+        match dp_pvi_posterior::task::RawTask::parse(&text) {
+            Ok(raw) => vec![self.beside_task(&raw.schema.file)],
+            Err(_) => text.split(['"', '\'']).map(|part| self.beside_task(part)).filter(|path| path.is_file()).collect(),
+        }
     }
 
     /// Parses the text of the file `path` under the given environment.
@@ -323,6 +326,7 @@ fn apply_environment(table: &mut toml::Table, environment: &[(OsString, OsString
         let value = value.to_str().map(str::to_owned).ok_or_else(|| error("the value is not UTF-8: set it again, or unset it".into()))?;
         let (key, value) = match key.strip_suffix("_file") {
             Some(key) => {
+                outputs::needs(Path::new(&value));
                 let text = std::fs::read_to_string(&value).map_err(|e| error(format!("{value}: {e}")))?;
                 (key, text.trim_end_matches(['\r', '\n']).to_owned())
             }

@@ -70,22 +70,30 @@ pub fn export(config: &Config, directory: &Path) -> Result<Exported> {
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
     let [posterior, report] = FILES.map(|name| directory.join(name));
     let exported = Exported { posterior, report };
-    let aside = outputs::set_aside(directory, &FILES, |text| of_another_run(text, &document, &history));
-    aside.map_err(|e| ServerError::unavailable(directory, e))?;
+    set_aside(directory, &FILES, &history)?;
     replace(&exported.posterior, document.to_json().as_bytes())?;
     replace(&exported.report, page::render(&config.federation, &history, &document).as_bytes())?;
     Ok(exported)
 }
 
+/// Gives results of another run other names before these files are written.
+fn set_aside(directory: &Path, files: &[&str], history: &History) -> Result<()> {
+    let aside = outputs::set_aside(directory, files, |text| of_another_run(text, history));
+    aside.map_err(|e| ServerError::unavailable(directory, e))
+}
+
 /// What the results in this text are called beside those of the document, where they are of another run: of another task or number, or with ledger heads that this run
 /// never saw, as the first run of a new database has.
-fn of_another_run(text: &str, document: &PosteriorDocument, history: &History) -> Option<String> {
-    let old: serde_json::Value = serde_json::from_str(text).ok()?;
-    let (task, run) = (old["task_hash"].as_str()?, old["run"].as_u64()?);
-    let mut heads = old["privacy"].as_array()?.iter().filter_map(|site| site["witness"]["hash"].as_str()?.parse::<Hash>().ok());
+fn of_another_run(text: &str, history: &History) -> Option<String> {
+    let old: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let named = || Some((old["task_hash"].as_str()?.parse::<Hash>().ok()?, old["run"].as_u64()?));
+    // No results, or results that were cut.
+    let Some((task, run)) = named() else { return Some("earlier".into()) };
+    let sites = old["privacy"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut heads = sites.iter().filter_map(|site| site["witness"]["hash"].as_str()?.parse::<Hash>().ok());
     let seen = |head: &Hash| history.members.values().any(|member| member.heads.contains(head));
-    let same = (task, run) == (&document.task_hash, document.run.into()) && heads.all(|head| seen(&head));
-    (!same).then(|| format!("{task:.8}-{run}"))
+    let same = (task, run) == (history.run.task, history.run.number.into()) && heads.all(|head| seen(&head));
+    (!same).then(|| format!("{:.8}-{run}", task.to_string()))
 }
 
 /// The posterior of the last run, as `posterior.json` holds it.
@@ -118,11 +126,14 @@ pub fn export_without(config: &Config, site: &str, directory: &Path) -> Result<P
     let of_sites = SiteReleases { history: &releases.rounds, vectors: &releases.vectors };
     let left = divided::without(&history.task, &of_sites, position).map_err(|e| failed(&e))?;
     let site = releases.sites[position].clone();
-    let file = directory.join(format!("posterior-without-{site}.json"));
+    let name = format!("posterior-without-{site}.json");
+    let file = directory.join(&name);
     let (whole, privacy) = (document(&history)?, statements(&history)?);
     let document = PosteriorDocument::without_site(&history.task, &whole, &left, site, privacy).map_err(|e| failed(&e))?;
+    FILES.iter().for_each(|name| outputs::needs(&directory.join(name)));
     crate::task::refuse_to_overwrite(&file)?;
     std::fs::create_dir_all(directory).map_err(|e| ServerError::unavailable(directory, e))?;
+    set_aside(directory, &[&name], &history)?;
     replace(&file, certified(document)?.to_json().as_bytes())?;
     Ok(file)
 }

@@ -124,7 +124,11 @@ fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>,
                 if one.all.count > other.all.count { ((before, other), (position, one)) } else { ((position, one), (before, other)) };
             let (all, read) = (Common::of(&small.all, &large.all), Common::of(&small.read, &large.read));
             let units = reading.schema.unit_column().is_none() && reading.purpose != Purpose::Public;
-            if units && (all.is_no_chance() || read.is_no_chance()) {
+            let pairs = [(&small.all, &large.all), (&small.read, &large.read)];
+            let no_chance = all.is_no_chance()
+                || read.is_no_chance()
+                || pairs.into_iter().any(|(small, large)| Common::of_kinds(large, small).is_no_chance());
+            if units && no_chance {
                 return Err(DataError::Contained { path: files[file].name().to_owned(), other: files[other].name().to_owned() });
             }
             let shared = |common: Common, all_columns| {
@@ -220,6 +224,22 @@ impl Common {
             of += count.div_ceil(few);
             shared += count.min(large.kept.get(hash).unwrap_or(&0)).div_ceil(few);
         }
+        let new = if all == 0 { 0.0 } else { of as f64 * once as f64 / all as f64 };
+        Self { shared, of, new, sampled: limit < u64::MAX }
+    }
+
+    /// The kinds of rows of the larger file among the rows of the smaller one: none of an independent file is expected there where the smaller one has hardly any row twice, however often
+    /// the larger one wrote each.
+    fn of_kinds(large: &Rows, small: &Rows) -> Self {
+        let limit = small.limit.min(large.limit);
+        let kept = |rows: &'_ Rows| {
+            rows.kept.iter().filter(move |(hash, _)| **hash <= limit).map(|(hash, count)| (*hash, *count)).collect::<Vec<_>>()
+        };
+        let (many, few) = (kept(large), kept(small));
+        let all: u64 = few.iter().map(|(_, count)| count).sum();
+        let once = few.iter().filter(|(_, count)| *count == 1).count() as u64;
+        let of = many.len() as u64;
+        let shared = many.iter().filter(|(hash, _)| small.kept.contains_key(hash)).count() as u64;
         let new = if all == 0 { 0.0 } else { of as f64 * once as f64 / all as f64 };
         Self { shared, of, new, sampled: limit < u64::MAX }
     }
@@ -357,6 +377,22 @@ mod tests {
         let mut rows = Rows::new(most);
         numbers.for_each(|number| rows.take(&number.to_le_bytes()));
         rows
+    }
+
+    /// A join that writes each row two or three times, beside what it was made of; and two independent files of few kinds of rows.
+    #[test]
+    fn rows_that_were_multiplied_are_those_of_the_other_file() {
+        let (once, mut joined) = (rows(0..500, 1024), rows(0..500, 1024));
+        (0..500_u32).for_each(|number| (0..=number % 2).for_each(|_| joined.take(&number.to_le_bytes())));
+        assert!(!Common::of(&once, &joined).is_no_chance());
+        assert!(Common::of_kinds(&joined, &once).is_no_chance());
+        let of_kinds = |shift: u32| {
+            let mut rows = Rows::new(1024);
+            (0..2000_u32).for_each(|number| rows.take(&((number * 7 + shift) % 90).to_le_bytes()));
+            rows
+        };
+        assert!(!Common::of_kinds(&of_kinds(0), &of_kinds(3)).is_no_chance());
+        assert!(!Common::of_kinds(&rows(400..900, 1024), &once).is_no_chance());
     }
 
     /// However many rows there are, so many are kept, and they are the same of both files.

@@ -203,12 +203,30 @@ pub fn refuse(output: &Path) -> io::Result<()> {
     }
 }
 
+/// Refuses outputs of one command of which one would take the place of another.
+fn are_apart(folder: &Path, files: &[&str]) -> io::Result<()> {
+    let mut places: Vec<PathBuf> = Vec::new();
+    for file in files.iter().map(|name| folder.join(name)) {
+        let Some(plain) = behind_links(&file)? else { continue };
+        let Ok(own) = fs::canonicalize(folder_of(&plain)) else { continue };
+        let place = own.join(plain.file_name().unwrap_or_default());
+        let same = |other: &PathBuf| *other == place || identity(other).is_some_and(|about| identity(&place) == Some(about));
+        if places.iter().any(same) {
+            let words = format!("{}: another result of this command has this place: remove the link", file.display());
+            return Err(io::Error::new(ErrorKind::InvalidInput, words));
+        }
+        places.push(place);
+    }
+    Ok(())
+}
+
 /// Makes a folder for these outputs and tries it: that a file can be made in it, and that those that are there can be written.
 ///
 /// # Errors
 /// The disk; permissions; a file of that name; one of the files is no file, or is what [`refuse`] protects.
 pub fn make_folder(folder: &Path, files: &[&str]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
+    are_apart(folder, files)?;
     for file in files.iter().map(|name| folder.join(name)) {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", file.display()));
         refuse(&file).map_err(named)?;
@@ -224,15 +242,21 @@ pub fn make_folder(folder: &Path, files: &[&str]) -> io::Result<()> {
     fs::remove_file(probe)
 }
 
-/// Before `files` are written into a folder: gives those of another time that are there other names, `a-NAME.json` for `a.json`, or `a-NAME-2.json` where that is taken. `name` reads the
-/// first one, and says nothing where it may be replaced.
+/// Before `files` are written into a folder: gives those of another time that are there other names, `a-NAME.json` for `a.json`, or `a-NAME-2.json` where that is taken. `name` gets the
+/// text of the first one, empty where it cannot be read, and says nothing where all may be replaced.
 ///
 /// # Errors
-/// The disk; permissions; one of the files is what [`refuse`] protects.
+/// The disk; permissions; one of the files is what [`refuse`] protects, or another one of them.
 pub fn set_aside(folder: &Path, files: &[&str], name: impl FnOnce(&str) -> Option<String>) -> io::Result<()> {
     files.iter().try_for_each(|file| refuse(&folder.join(file)))?;
-    let first = files.first().map(|file| fs::read_to_string(folder.join(file)));
-    let Some(name) = first.and_then(Result::ok).and_then(|text| name(&text)) else { return Ok(()) };
+    are_apart(folder, files)?;
+    let [first, ..] = files else { return Ok(()) };
+    // What is no plain file is written to and keeps its name.
+    let is_there = |file: &&str| fs::metadata(folder.join(file)).map(|about| about.is_file());
+    if files.iter().all(|file| is_there(file).is_err()) || matches!(is_there(first), Ok(false)) {
+        return Ok(());
+    }
+    let Some(name) = name(&fs::read_to_string(folder.join(first)).unwrap_or_default()) else { return Ok(()) };
     let aside = |file: &str, time: u32| {
         let (stem, end) = file.rsplit_once('.').unwrap_or((file, ""));
         let time = if time == 1 { String::new() } else { format!("-{time}") };
@@ -241,6 +265,7 @@ pub fn set_aside(folder: &Path, files: &[&str], name: impl FnOnce(&str) -> Optio
     let free = |time: &u32| files.iter().all(|file| fs::symlink_metadata(aside(file, *time)).is_err());
     let time = (1..).find(free).unwrap_or(u32::MAX);
     for file in files {
+        needs(&aside(file, time));
         match fs::rename(folder.join(file), aside(file, time)) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -382,6 +407,16 @@ mod tests {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "they may be replaced");
         set_aside(folder.path(), &files, |text| (text == "old").then(|| "7".to_owned())).unwrap();
         assert!(at("a-7.json").is_file() && at("b-7.html").is_file() && !at("a.json").exists() && !at("b.html").exists());
+        // A report whose posterior is gone, and one that stands where the posterior has to.
+        std::fs::write(at("b.html"), "old").unwrap();
+        set_aside(folder.path(), &files, |text| text.is_empty().then(|| "earlier".to_owned())).unwrap();
+        assert!(at("b-earlier.html").is_file() && !at("b.html").exists());
+        std::fs::write(at("b.html"), "old").unwrap();
+        symlink("b.html", at("a.json")).unwrap();
+        set_aside(folder.path(), &files, |_| None).unwrap_err();
+        make_folder(folder.path(), &files).unwrap_err();
+        std::fs::remove_file(at("a.json")).unwrap();
+        std::fs::remove_file(at("b.html")).unwrap();
         // A name that one of them has already is not taken again.
         std::fs::write(at("b-7-2.html"), "older").unwrap();
         std::fs::write(at("a.json"), "old").unwrap();

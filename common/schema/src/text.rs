@@ -178,7 +178,7 @@ pub fn id(text: &str, decimal: u8) -> Result<Cow<'_, str>, NoId> {
     match number.digits() {
         Digits::Fraction(None) => Ok(text),
         // Perhaps a separator of thousands: near the whole number, and not one with fewer zeros.
-        Digits::Fraction(Some(digits)) if [&*text, &digits].into_iter().any(|form| without_groups(form).is_some()) => Ok(text),
+        Digits::Fraction(Some(_)) if without_groups(text.trim_start_matches(['+', '-'])).is_some() => Ok(text),
         Digits::Fraction(Some(digits)) => Ok(Cow::Owned(if number.negative { format!("-{digits}") } else { digits })),
         Digits::Whole(digits) if digits.parse().is_ok_and(|value: u64| value < EXACT) => {
             Ok(Cow::Owned(if number.negative && digits != "0" { format!("-{digits}") } else { digits }))
@@ -216,6 +216,13 @@ pub fn near(id: &str) -> String {
     };
     let comma = !folded.contains('.');
     if let Some(number) = Spelled::of(&folded, if comma { b',' } else { b'.' }) {
+        // Thousands that lost their zeros: 12.5 beside 12.500.
+        if let Digits::Fraction(Some(digits)) = number.digits()
+            && let Some((before, after)) = digits.split_once('.')
+            && [before, after].iter().all(|part| (1..=3).contains(&part.len()))
+        {
+            return near(&format!("{before}{after:0<3}"));
+        }
         return number.value();
     }
     let folded: String = folded.chars().filter(|character| character.is_alphanumeric()).collect();
@@ -475,6 +482,7 @@ mod tests {
             "12345e67",
             "12.5",
             "12.500",
+            "-12.500",
             "1e-500",
             "1 2",
             "1.2.0",
@@ -547,7 +555,8 @@ mod tests {
             &["0", "000", "0.0", "-0"],
             &["-12", "12", "+12", "-012"],
             &["0A1", "A1", "a01"],
-            &[".5", "0.5", "0,50"],
+            &[".5", "0.5", "0,50", "0.500"],
+            &["12.500", "12.5", "12,5", "12500", "12,500", "+12.500", "12.5000"],
         ] {
             for other in alike {
                 assert_eq!(near(other), near(alike[0]), "{other}");

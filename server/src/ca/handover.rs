@@ -31,6 +31,10 @@ impl Handover {
     /// client by an authority that the federation had before. `authority` is what ca.pem will hold.
     pub(super) fn check(&self, name: &PeerName, authority: &[u8]) -> Result<()> {
         const MOVE: &str = "nothing was signed; move it away, or name another folder with -o";
+        // What it leads to may be the other one of the two, or another authority's.
+        if let Some(link) = [&self.certificate, &self.authority].into_iter().find(|file| file.is_symlink()) {
+            return Err(ServerError::file(link, format!("is a link: {MOVE}")));
+        }
         if self.is_of_earlier_authority(name)? {
             return Ok(());
         }

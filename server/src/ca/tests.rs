@@ -259,6 +259,18 @@ fn a_signature_replaces_an_earlier_one_and_no_other_file() {
     let second = std::fs::read_to_string(&certificate).unwrap();
     assert_ne!(first, second);
 
+    // A link: to the other one of the two, or to the file of another authority.
+    let elsewhere = out.path().join("elsewhere");
+    for (place, target) in [(&certificate, &ca), (&ca, &certificate), (&ca, &directory.path().join(CA_PEM))] {
+        std::fs::rename(place, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(target, place).unwrap();
+        let before = std::fs::read(target).unwrap();
+        let error = authority.sign_into(&file, out.path(), now(), 30).unwrap_err();
+        assert!(error.code() == 4 && error.to_string().contains("is a link: nothing was signed"), "{error}");
+        assert_eq!(std::fs::read(target).unwrap(), before);
+        std::fs::rename(&elsewhere, place).unwrap();
+    }
+
     // Of someone else, by another authority, beside a key, a key, a request, nothing.
     let (_, of_b) = authority.sign(&request(directory.path(), "lung-fed", "b", &generate_identity().unwrap()), now(), 30).unwrap();
     let (_, foreign) = Authority::init(other.path(), &federation("lung-fed"), now()).unwrap().sign(&file, now(), 30).unwrap();

@@ -75,7 +75,10 @@ impl Output {
     /// The answer to a question.
     pub(super) fn question(self, question: &Question, config: &Path) -> Result<()> {
         // An answer needs no configuration; what is named by one that is there stays.
-        drop(crate::config::Config::load(config));
+        match crate::config::Config::load(config) {
+            Err(error) if question.writes() && config.exists() => return Err(error),
+            _ => {}
+        }
         question.reads().into_iter().for_each(dp_pvi_programs::outputs::needs);
         let mut answer = Vec::new();
         let answered = question.answer(&mut answer, self.json, dp_pvi_programs::outputs::write);

@@ -96,11 +96,14 @@ fn results_are_of_the_same_run_where_it_saw_their_ledger_heads() {
     };
     let (first, second, strange) = (Hash([1; 32]), Hash([2; 32]), Hash([3; 32]));
     for heads in [&[][..], &[first], &[first, second]] {
-        assert_eq!(of_another_run(&old(&task, run, heads), &document, &history), None, "{heads:?}");
+        assert_eq!(of_another_run(&old(&task, run, heads), &history), None, "{heads:?}");
     }
     let name = Some(format!("{task:.8}-{run}"));
-    assert_eq!(of_another_run(&old(&task, run, &[first, strange]), &document, &history), name);
-    assert_eq!(of_another_run(&old(&task, run + 1, &[first]), &document, &history), Some(format!("{task:.8}-{}", run + 1)));
+    assert_eq!(of_another_run(&old(&task, run, &[first, strange]), &history), name);
+    assert_eq!(of_another_run(&old(&task, run + 1, &[first]), &history), Some(format!("{task:.8}-{}", run + 1)));
+    for cut in ["", "{\"task_hash\"", "{\"task_hash\":\"a/b\",\"run\":1}"] {
+        assert_eq!(of_another_run(cut, &history), Some("earlier".into()));
+    }
     let other = Hash([9; 32]).to_string();
-    assert_eq!(of_another_run(&old(&other, run, &[first]), &document, &history), Some(format!("{other:.8}-{run}")));
+    assert_eq!(of_another_run(&old(&other, run, &[first]), &history), Some(format!("{other:.8}-{run}")));
 }

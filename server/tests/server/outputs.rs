@@ -251,10 +251,25 @@ fn no_output_takes_the_place_of_the_schema() {
     std::fs::set_permissions(&state, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     symlink("../schema.toml", state.join("report.html")).unwrap();
     let question = ["account", "--sigma", "10", "--steps", "10", "--relation", "replace-one", "--sampling", "none", "--plot", name];
-    for arguments in [&["check", "-o", name][..], &["check"], &["run"], &["export", "--transcript", name], &question] {
+    let refused = |arguments: &[&str], words: &str| {
         let output = program(&fed, arguments).output().unwrap();
         let log = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && log.contains("name another file") && log.contains("schema.toml"), "{arguments:?}: {log}");
+        assert!(!output.status.success() && log.contains(words), "{arguments:?}: {log}");
         assert_eq!(std::fs::read(&schema).unwrap(), before, "{arguments:?}");
+    };
+    for arguments in [&["check", "-o", name][..], &["check"], &["run"], &["export", "--transcript", name], &question] {
+        refused(arguments, "name another file");
     }
+    std::fs::remove_file(state.join("report.html")).unwrap();
+    symlink("report.html", state.join("posterior.json")).unwrap();
+    refused(&["check"], "another result of this command");
+    // A task, and a configuration, with a mistake.
+    let task = std::fs::read_to_string(fed.path("task.toml")).unwrap();
+    std::fs::write(fed.path("task.toml"), task.replace("rounds = ", "rounds = = ")).unwrap();
+    for arguments in [&["export", "--transcript", name][..], &question] {
+        refused(arguments, "name another file");
+    }
+    let config = std::fs::read_to_string(fed.config_path()).unwrap();
+    std::fs::write(fed.config_path(), config.replace("127.0.0.1:0", "nonsense")).unwrap();
+    refused(&question, "nonsense");
 }

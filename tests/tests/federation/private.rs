@@ -268,22 +268,22 @@ fn every_plan_reads_what_check_writes() {
     }
 }
 
-/// 2·300,000 coordinates are 4.8 MB: more than the message limit of 4 MiB, in both directions.
+/// Means and precisions of 280,001 weights are 4.5 MB: more than the message limit of 4 MiB, in both directions.
 #[test]
 fn vectors_longer_than_a_message_travel_in_chunks() {
-    const LEVELS: usize = 300_000;
+    const UNITS: usize = 140_000;
     let task = Task { schedule: Schedule::Sequential(1), ..Task::default() };
-    let levels: Vec<_> = (0..LEVELS).map(|i| format!("\"{i:x}\"")).collect();
-    let schema = format!(
-        "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values = [\"1\"]\nfalse_values = [\"0\"]\n[[columns]]\nname = \"c\"\nkind = \"category\"\ncoding = \"full\"\nvalues = [{}]\n",
-        levels.join(",")
-    );
-    let csv: String = std::iter::once("c,y\n".to_owned()).chain((0..50).map(|i| format!("{:x},{}\n", i * 1000, i % 2))).collect();
+    let schema = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\n[[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
+    let csv: String = std::iter::once("x,y\n".to_owned()).chain((0..50).map(|i| format!("0.{i:02},{}\n", i % 2))).collect();
     let parties = [Party::site("site-1", csv.clone()), Party::site("site-2", csv)];
-    let toml = task.toml().replace("expected_sites", "steps = 1\nexpected_sites").replace("outcome = \"y\"", "formula = \"y ~ 0 + .\"");
-    assert!(toml.contains("steps = 1") && toml.contains("~ 0"));
-    let federation = Federation::new(&toml, &schema, &parties);
+    let network = format!("family = \"neural-network\"\nhidden = [{UNITS}]\nsamples = 1");
+    let toml = task.toml().replace("family = \"logistic-regression\"", &network).replace("expected_sites", "steps = 1\nexpected_sites");
+    let toml = toml.replace("trust =", "clip_norm = 1.0\ntrust =");
+    assert!(["steps = 1", "hidden", "clip_norm"].iter().all(|key| toml.contains(key)));
+    let federation = Federation::new(&toml, schema, &parties);
     complete(&federation, &parties);
     let numbers = federation.posterior()["natural_parameters"].as_array().unwrap().len();
-    assert_eq!(numbers, 2 * LEVELS);
+    // Weights of one number to every unit, and of the units and a constant to the output.
+    assert_eq!(numbers, 2 * (2 * UNITS + 1));
+    assert!(8 * numbers > 4 << 20);
 }

@@ -51,6 +51,14 @@ fn near(a: f64, b: f64) {
 }
 
 #[test]
+fn a_truth_is_named_by_the_words_of_the_schema() {
+    let gender =
+        "[[columns]]\nname = \"gender\"\nkind = \"boolean\"\ntrue_values = [\"male\", \"m\"]\nfalse_values = [\"female\", \"f\"]\n";
+    let q = gaussian(dvector![0.3, -1.0], dmatrix![0.25, 0.0; 0.0, 0.16]);
+    assert_eq!(names(&effects(&logistic(), &schema(CLASS, gender), &q)), ["gender: male against female", "intercept"]);
+}
+
+#[test]
 fn numbers_are_reported_per_units_of_the_file_and_the_intercept_also_at_their_zero() {
     let schema = schema(CLASS, &format!("{AGE}{STAYS}{SMOKER}"));
     let covariance = dmatrix![0.09, 0.01, 0.0, -0.02; 0.01, 0.04, 0.0, 0.01; 0.0, 0.0, 0.25, 0.0; -0.02, 0.01, 0.0, 0.16];
@@ -61,7 +69,7 @@ fn numbers_are_reported_per_units_of_the_file_and_the_intercept_also_at_their_ze
         [
             "age, per 10",
             "stays, per 1 of log(1 + stays)",
-            "smoker: yes against no",
+            "smoker: true against false",
             "intercept, numbers at their centres",
             "intercept, numbers at 0"
         ]

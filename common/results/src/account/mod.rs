@@ -181,6 +181,16 @@ impl Question {
         }
     }
 
+    /// Whether a file is written beside the answer.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Account { plot, curves, certificate, .. } => plot.is_some() || curves.is_some() || certificate.is_some(),
+            Self::Calibrate { .. } => false,
+            Self::Plan { output, .. } => output.is_some(),
+        }
+    }
+
     /// Answers on `out`: as sentences, or as JSON, one object a line. Files that the question names are written by `file`.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ code{font-size:.85em;overflow-wrap:anywhere}pre{white-space:pre-wrap;background:
 .note,.lead{color:var(--muted)}.note,th small{font-size:.92em}th small{display:block;font-weight:400;color:var(--muted)}.lead{margin-top:0}a{color:var(--accent)}\
 .scroll{overflow-x:auto}.scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--accent);outline-offset:2px}\
 .short{background:var(--panel);border-radius:.4rem;padding:.5rem 1.1rem;margin:1.2rem 0;display:grid;grid-template-columns:max-content 1fr;gap:0 1.2rem}\
-.short dt{font-weight:600;padding:.35rem 0}.short dd{margin:0;padding:.35rem 0}\
+.short dt{font-weight:600;padding:.35rem 0}.short dd{margin:0;padding:.35rem 0;min-width:0;overflow-wrap:anywhere}\
 .good{color:var(--good);font-weight:600}.warn{color:var(--warn);font-weight:600}\
 details{margin:.6rem 0}summary{cursor:pointer;color:var(--accent)}\
 figure{margin:1rem 0}figcaption{font-weight:600;margin-bottom:.3rem}figcaption small{font-weight:400;font-size:.92em;color:var(--muted);display:block}\

@@ -345,6 +345,12 @@ impl Design {
         self.pieces.iter().any(|piece| piece.column == column) || self.offsets.iter().any(|offset| offset.column == column)
     }
 
+    /// Whether a coefficient is of a column, alone or with others.
+    #[must_use]
+    pub fn has_coefficients(&self, column: usize) -> bool {
+        self.pieces.iter().any(|piece| piece.column == column)
+    }
+
     /// What the formula makes of one column.
     #[must_use]
     pub fn use_of(&self, column: usize) -> Use<'_> {

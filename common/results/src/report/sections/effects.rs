@@ -94,7 +94,7 @@ impl<'a> Forest<'a> {
                 measure: Some(first.measure),
             },
             None => Self {
-                rows: document.coefficients.iter().map(Shown::coefficient).collect(),
+                rows: document.coefficients.iter().filter(|c| !is_level(run, &c.name)).map(Shown::coefficient).collect(),
                 words: "mean".into(),
                 kind: ("coefficient", "coefficients"),
                 scale: Labels::Plain,
@@ -105,7 +105,8 @@ impl<'a> Forest<'a> {
 
     /// The rows that are beyond 0 although there are so many: Holm's method at 5 %, the furthest first.
     fn beyond_none(&self) -> Vec<Shown<'a>> {
-        let rows = self.furthest(self.rows.len());
+        let mut rows = self.furthest(self.rows.len());
+        rows.retain(|row| row.sd.is_some());
         let held = rows.iter().zip((1..=rows.len()).rev()).take_while(|(row, left)| row.tails() * count(*left) <= 0.05).count();
         rows[..held].to_vec()
     }
@@ -164,6 +165,30 @@ fn event(run: &Run<'_>) -> String {
     }
 }
 
+/// Whether a coefficient says where things are, and compares nothing: an intercept, a threshold, a baseline.
+fn is_level(run: &Run<'_>, name: &str) -> bool {
+    let (Ok(schema), Some(_)) = (run.task.parsed_schema(), run.task.model.rules().response().scale) else { return false };
+    let Some(design) = schema.design() else { return false };
+    let of_rows = name.split_once(": ").map_or(name, |(_, own)| own);
+    let at = |name: &str| design.names().iter().position(|own| own == name);
+    match at(name).or_else(|| at(of_rows)) {
+        Some(position) => design.intercept().is_some_and(|intercept| intercept as usize == position),
+        None => true,
+    }
+}
+
+/// Columns that the formula uses and of which no effect is listed: those in products and curves. None where coefficients are shown in place of effects.
+fn uncounted(run: &Run<'_>, document: &PosteriorDocument) -> Vec<String> {
+    if !document.effects.iter().any(|effect| effect.measure.is_comparison()) {
+        return Vec::new();
+    }
+    let Ok(schema) = run.task.parsed_schema() else { return Vec::new() };
+    let listed = |name: &str| document.effects.iter().any(|effect| effect.column.as_deref() == Some(name));
+    let uses = |position: usize| schema.design().is_some_and(|design| design.has_coefficients(position));
+    let columns = schema.columns().iter().enumerate().filter(|(position, column)| uses(*position) && !listed(&column.name));
+    columns.map(|(_, column)| Escaped(&column.name).to_string()).collect()
+}
+
 /// What the count leaves out where no correlations were released.
 const MEAN_FIELD: &str = " <span class=\"warn\">Of columns that are correlated it may be fewer: a mean field releases no correlations, and its intervals can be far too narrow there.</span>";
 
@@ -172,19 +197,35 @@ pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
     let forest = Forest::of(run, document);
     let beyond = forest.beyond_none();
     let (one, more) = forest.kind;
-    let (all, null) = (forest.rows.len(), forest.null());
-    let mut text = match all {
-        1 => format!(
+    let (null, known) = (forest.null(), forest.rows.iter().filter(|row| row.sd.is_some()).count());
+    let mut text = match (forest.rows.len(), known) {
+        (0, _) => format!("The formula compares nothing: there is no {one}."),
+        (all, 0) => format!("No interval is known of the {all} {}.", plural(all, one, more)),
+        (_, 1) => format!(
             "The 95 % interval of the one {one} {} {null} (no difference).",
             if beyond.is_empty() { "contains" } else { "does not contain" }
         ),
-        _ => format!(
-            "Of {all} {more}, {} {} {null} (no difference), at 5 % for all of them together (Holm's method).",
+        (_, known) => format!(
+            "Of {known} {more}, {} {} {null} (no difference), at 5 % for all of them together (Holm's method).",
             beyond.len(),
             plural(beyond.len(), "excludes", "exclude")
         ),
     };
-    if document.is_mean_field() && all > 1 && !beyond.is_empty() {
+    let unknown = forest.rows.len() - known;
+    if unknown > 0 && known > 0 {
+        // Writing into a string cannot fail.
+        let _ = write!(text, " Of {unknown} more no interval is known.");
+    }
+    let uncounted = uncounted(run, document);
+    if !uncounted.is_empty() {
+        let _ = write!(
+            text,
+            " Not counted, since what {} changes is no single number: {}.",
+            plural(uncounted.len(), "it", "each of them"),
+            uncounted.join(", ")
+        );
+    }
+    if document.is_mean_field() && known > 1 && !beyond.is_empty() {
         text.push_str(MEAN_FIELD);
     }
     let named: Vec<String> = beyond
@@ -196,7 +237,6 @@ pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
         })
         .collect();
     if !named.is_empty() {
-        // Writing into a string cannot fail.
         let _ = write!(text, " By most, with {} and 95 % interval: {}.", Escaped(&forest.words), named.join(", "));
     }
     text
