@@ -62,6 +62,18 @@ fn hospitals(update: &str, privacy: &str, aware: Aware) -> String {
     page(&task, &sites, &truth, &[0.08, 0.06, 0.07, 0.11, 0.09, 0.07, 0.1, 0.09, 0.08, 0.12, 0.07], aware)
 }
 
+/// A small federation that asks this of deaths by age, sex, smoking and group.
+pub(crate) fn asks(formula: &str, update: &str) -> String {
+    let columns = ["smoker", "male"].map(|name| format!("[[columns]]\nname = \"{name}\"\nkind = \"boolean\"\n")).concat();
+    let schema = format!(
+        "version = 2\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\n[[columns]]\nname = \"age\"\nkind = \"number\"\nlower = 18\nupper = 100\ncentre = 60\nscale = 20\n\
+         [[columns]]\nname = \"g\"\nkind = \"category\"\ncoding = \"sum\"\nvalues = [\"a\", \"b\", \"c\"]\n{columns}"
+    );
+    let task = task("deaths", &format!("family = \"logistic-regression\"\nformula = \"{formula}\""), update, LOCAL, &schema, 2);
+    let d = task.dimension as usize;
+    page(&task, &["a", "b"], &vec![0.5; d], &vec![0.1; d], Aware::Yes)
+}
+
 /// A formula with a curve and effects of sites.
 pub(crate) fn curved() -> String {
     let (task, sites, mean, sd) = hospitals_with_a_curve();

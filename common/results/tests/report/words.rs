@@ -58,6 +58,30 @@ fn what_differs_in_a_mean_field_may_not() {
     assert!(text.contains(said), "{text}");
 }
 
+/// An interval that is not known contains nothing and excludes nothing, an intercept is no difference, and what depends on another column is named.
+#[test]
+fn what_is_counted_compares_something_and_has_an_interval() {
+    let natural = "update = \"natural-gradient\"";
+    for (formula, update, said) in [
+        ("died ~ g", "update = \"dp-optimisation\"", "Result No interval is known of the 2 effects."),
+        (
+            "died ~ smoker + g",
+            "update = \"dp-optimisation\"",
+            "The 95 % interval of the one effect does not contain 1 (no difference). Of 2 more no interval is known.",
+        ),
+        ("died ~ 1", natural, "Result The formula compares nothing: there is no coefficient."),
+        ("died ~ age*male", natural, "Result Of 3 coefficients, 3 exclude 0 (no difference)"),
+        (
+            "died ~ smoker + age*male",
+            natural,
+            "does not contain 1 (no difference). Not counted, since what each of them changes is no single number: age, male.",
+        ),
+    ] {
+        let text = text(&sample::asks(formula, update));
+        assert!(text.contains(said), "{formula}: {}", text.split("Result").nth(1).unwrap_or(&text).chars().take(300).collect::<String>());
+    }
+}
+
 /// A curve with its band, the scale of the sites with its interval, and every site beside it.
 #[test]
 fn curves_and_sites_are_drawn_and_said() {
