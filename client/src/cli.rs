@@ -449,9 +449,10 @@ fn execute<S: ChargeStore + 'static>(
             };
             if target.is_some() {
                 // Rows are predicted without a configuration, too. What is named by one that is there stays.
-                match Config::load(file) {
-                    Err(error) if file.exists() => return Err(error),
-                    _ => {}
+                if let Err(error) = Config::load(file)
+                    && file.exists()
+                {
+                    return Err(error);
                 }
             }
             predict::predict(basis, &data, level, id, target.as_deref(), output)

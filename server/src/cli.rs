@@ -1,8 +1,8 @@
 //! The command line. stdout is data, stderr is the log.
 
 mod ca;
-mod design;
 mod output;
+mod sites;
 mod summer;
 
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -333,7 +333,7 @@ fn check(config: &Config, file: Option<&Path>, (sizes, drawing): (&Sizes, Option
     crate::tls::load_identity(&config.tls.identity)?;
     let mut warnings = task.warnings();
     warnings.extend(expiry::warnings(&validities, now));
-    warnings.extend(design::unlisted(&task, &credentials.enrolled));
+    warnings.extend(sites::unlisted(&task, &credentials.enrolled));
     let (least, most) = (config.phases.min_sites, config.phases.max_sites);
     if let Some(sites) = credentials.enrolled.sites() {
         if sites < least {

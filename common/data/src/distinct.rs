@@ -124,11 +124,8 @@ fn check(reading: Reading<'_>, files: &[impl RecordFile]) -> Result<Vec<Shared>,
                 if one.all.count > other.all.count { ((before, other), (position, one)) } else { ((position, one), (before, other)) };
             let (all, read) = (Common::of(&small.all, &large.all), Common::of(&small.read, &large.read));
             let units = reading.schema.unit_column().is_none() && reading.purpose != Purpose::Public;
-            let pairs = [(&small.all, &large.all), (&small.read, &large.read)];
-            let no_chance = all.is_no_chance()
-                || read.is_no_chance()
-                || pairs.into_iter().any(|(small, large)| Common::of_kinds(large, small).is_no_chance());
-            if units && no_chance {
+            let kinds = [Common::of_kinds(&large.all, &small.all), Common::of_kinds(&large.read, &small.read)];
+            if units && [all, read].into_iter().chain(kinds).any(Common::is_no_chance) {
                 return Err(DataError::Contained { path: files[file].name().to_owned(), other: files[other].name().to_owned() });
             }
             let shared = |common: Common, all_columns| {
@@ -228,18 +225,19 @@ impl Common {
         Self { shared, of, new, sampled: limit < u64::MAX }
     }
 
-    /// The kinds of rows of the larger file among the rows of the smaller one: none of an independent file is expected there where the smaller one has hardly any row twice, however often
-    /// the larger one wrote each.
+    /// What the smaller file has of the kinds of rows of the larger one, each counted once. A kind of an independent file is new there with a probability of at least the share of the smaller
+    /// file's rows that occur once (Good and Turing), since a kind is rarer than a row: also where the larger file wrote every row several times.
     fn of_kinds(large: &Rows, small: &Rows) -> Self {
         let limit = small.limit.min(large.limit);
-        let kept = |rows: &'_ Rows| {
-            rows.kept.iter().filter(move |(hash, _)| **hash <= limit).map(|(hash, count)| (*hash, *count)).collect::<Vec<_>>()
-        };
-        let (many, few) = (kept(large), kept(small));
-        let all: u64 = few.iter().map(|(_, count)| count).sum();
-        let once = few.iter().filter(|(_, count)| *count == 1).count() as u64;
-        let of = many.len() as u64;
-        let shared = many.iter().filter(|(hash, _)| small.kept.contains_key(hash)).count() as u64;
+        let (mut shared, mut of, mut once, mut all) = (0, 0, 0, 0);
+        for (_, count) in small.kept.iter().filter(|(hash, _)| **hash <= limit) {
+            all += count;
+            once += u64::from(*count == 1);
+        }
+        for hash in large.kept.keys().filter(|hash| **hash <= limit) {
+            of += 1;
+            shared += u64::from(small.kept.contains_key(hash));
+        }
         let new = if all == 0 { 0.0 } else { of as f64 * once as f64 / all as f64 };
         Self { shared, of, new, sampled: limit < u64::MAX }
     }
@@ -386,12 +384,21 @@ mod tests {
         (0..500_u32).for_each(|number| (0..=number % 2).for_each(|_| joined.take(&number.to_le_bytes())));
         assert!(!Common::of(&once, &joined).is_no_chance());
         assert!(Common::of_kinds(&joined, &once).is_no_chance());
-        let of_kinds = |shift: u32| {
-            let mut rows = Rows::new(1024);
-            (0..2000_u32).for_each(|number| rows.take(&((number * 7 + shift) % 90).to_le_bytes()));
+        // Two independent files of common and rare kinds, of some of which there is one row.
+        let drawn = |file: u64, count: u64| {
+            let mut rows = Rows::new(1 << 14);
+            (0..count).for_each(|number| {
+                let digest: [u8; 32] = Sha256::digest([file, number].map(u64::to_le_bytes).concat()).into();
+                let at = f64::from(u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])) / f64::from(u32::MAX);
+                rows.take(&((600.0f64.powf(at)) as u64).to_le_bytes());
+            });
             rows
         };
-        assert!(!Common::of_kinds(&of_kinds(0), &of_kinds(3)).is_no_chance());
+        for count in [1000, 4000] {
+            let (small, large) = (drawn(1, 1000), drawn(2, count));
+            let kinds = Common::of_kinds(&large, &small);
+            assert!(kinds.new > 20.0 && 2 * kinds.shared > kinds.of && !kinds.is_no_chance(), "{kinds:?}");
+        }
         assert!(!Common::of_kinds(&rows(400..900, 1024), &once).is_no_chance());
     }
 

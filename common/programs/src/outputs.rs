@@ -180,10 +180,7 @@ pub fn refuse(output: &Path) -> io::Result<()> {
         let words = format!("an output would take the place of {what}: name another file");
         Err(io::Error::new(ErrorKind::InvalidInput, words))
     };
-    let Some(plain) = behind_links(output)? else { return Ok(()) };
-    // Where the folder is not there, nothing else is.
-    let Ok(folder) = fs::canonicalize(folder_of(&plain)) else { return Ok(()) };
-    let place = folder.join(plain.file_name().unwrap_or_default());
+    let Some(place) = place_of(output)? else { return Ok(()) };
     let (about, name) = (identity(&place), place.to_string_lossy());
     for file in needed().iter() {
         let same = || about.is_some() && identity(file) == about;
@@ -207,9 +204,7 @@ pub fn refuse(output: &Path) -> io::Result<()> {
 fn are_apart(folder: &Path, files: &[&str]) -> io::Result<()> {
     let mut places: Vec<PathBuf> = Vec::new();
     for file in files.iter().map(|name| folder.join(name)) {
-        let Some(plain) = behind_links(&file)? else { continue };
-        let Ok(own) = fs::canonicalize(folder_of(&plain)) else { continue };
-        let place = own.join(plain.file_name().unwrap_or_default());
+        let Some(place) = place_of(&file)? else { continue };
         let same = |other: &PathBuf| *other == place || identity(other).is_some_and(|about| identity(&place) == Some(about));
         if places.iter().any(same) {
             let words = format!("{}: another result of this command has this place: remove the link", file.display());
@@ -272,6 +267,13 @@ pub fn set_aside(folder: &Path, files: &[&str], name: impl FnOnce(&str) -> Optio
         }
     }
     Ok(())
+}
+
+/// The one name of where an output would be. None where something else than a plain file is there, or no folder.
+fn place_of(output: &Path) -> io::Result<Option<PathBuf>> {
+    let Some(plain) = behind_links(output)? else { return Ok(None) };
+    let folder = fs::canonicalize(folder_of(&plain)).ok();
+    Ok(folder.map(|folder| folder.join(plain.file_name().unwrap_or_default())))
 }
 
 /// Device and number of a plain file.

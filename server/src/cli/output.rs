@@ -75,9 +75,11 @@ impl Output {
     /// The answer to a question.
     pub(super) fn question(self, question: &Question, config: &Path) -> Result<()> {
         // An answer needs no configuration; what is named by one that is there stays.
-        match crate::config::Config::load(config) {
-            Err(error) if question.writes() && config.exists() => return Err(error),
-            _ => {}
+        if let Err(error) = crate::config::Config::load(config)
+            && question.writes()
+            && config.exists()
+        {
+            return Err(error);
         }
         question.reads().into_iter().for_each(dp_pvi_programs::outputs::needs);
         let mut answer = Vec::new();

@@ -54,7 +54,7 @@ fn a_board_reads_answers_first() {
 #[test]
 fn what_differs_in_a_mean_field_may_not() {
     let text = text(&sample::mean_field());
-    let said = "Of 10 effects, 8 exclude 1 (no difference), at 5 % for all of them together (Holm's method). Of columns that are correlated it may be fewer";
+    let said = "Of 10 effects, 8 exclude 1 (no difference), at 5 % for all of them together (Holm's method). Where columns are correlated it may be fewer";
     assert!(text.contains(said), "{text}");
 }
 
@@ -74,7 +74,7 @@ fn what_is_counted_compares_something_and_has_an_interval() {
         (
             "died ~ smoker + age*male",
             natural,
-            "does not contain 1 (no difference). Not counted, since what each of them changes is no single number: age, male.",
+            "does not contain 1 (no difference). Not counted: age, male, whose effect depends on another column or is a curve.",
         ),
     ] {
         let text = text(&sample::asks(formula, update));

@@ -85,6 +85,7 @@ struct Forest<'a> {
 impl<'a> Forest<'a> {
     fn of(run: &Run<'_>, document: &'a PosteriorDocument) -> Self {
         let compared: Vec<&Effect> = document.effects.iter().filter(|effect| effect.measure.is_comparison()).collect();
+        let compares = compares(run);
         match compared.first() {
             Some(first) => Self {
                 rows: compared.iter().map(|effect| Shown::effect(effect)).collect(),
@@ -94,7 +95,7 @@ impl<'a> Forest<'a> {
                 measure: Some(first.measure),
             },
             None => Self {
-                rows: document.coefficients.iter().filter(|c| !is_level(run, &c.name)).map(Shown::coefficient).collect(),
+                rows: (0..).zip(&document.coefficients).filter(|(place, _)| compares(*place)).map(|(_, c)| Shown::coefficient(c)).collect(),
                 words: "mean".into(),
                 kind: ("coefficient", "coefficients"),
                 scale: Labels::Plain,
@@ -165,15 +166,17 @@ fn event(run: &Run<'_>) -> String {
     }
 }
 
-/// Whether a coefficient says where things are, and compares nothing: an intercept, a threshold, a baseline.
-fn is_level(run: &Run<'_>, name: &str) -> bool {
-    let (Ok(schema), Some(_)) = (run.task.parsed_schema(), run.task.model.rules().response().scale) else { return false };
-    let Some(design) = schema.design() else { return false };
-    let of_rows = name.split_once(": ").map_or(name, |(_, own)| own);
-    let at = |name: &str| design.names().iter().position(|own| own == name);
-    match at(name).or_else(|| at(of_rows)) {
-        Some(position) => design.intercept().is_some_and(|intercept| intercept as usize == position),
-        None => true,
+/// Whether the parameter at a position compares something: no intercept, and no threshold or baseline of the model's own.
+fn compares(run: &Run<'_>) -> impl Fn(usize) -> bool {
+    let rules = run.task.model.rules();
+    let schema = run.task.parsed_schema().ok().filter(|_| rules.response().scale.is_some());
+    let copies = schema.as_ref().map_or(1, |schema| rules.classes_with_coefficients(schema).len().max(1));
+    let (before, features) = (rules.own_before_rows() as usize, run.task.features as usize);
+    let intercept = schema.as_ref().and_then(|schema| schema.design()?.intercept()).map(|intercept| intercept as usize);
+    let has_effects = schema.is_some();
+    move |parameter| {
+        let of_row = parameter.checked_sub(before).filter(|place| *place < copies * features).map(|place| place % features);
+        !has_effects || of_row.is_some_and(|place| Some(place) != intercept)
     }
 }
 
@@ -190,7 +193,7 @@ fn uncounted(run: &Run<'_>, document: &PosteriorDocument) -> Vec<String> {
 }
 
 /// What the count leaves out where no correlations were released.
-const MEAN_FIELD: &str = " <span class=\"warn\">Of columns that are correlated it may be fewer: a mean field releases no correlations, and its intervals can be far too narrow there.</span>";
+const MEAN_FIELD: &str = " <span class=\"warn\">Where columns are correlated it may be fewer: a mean field releases no correlations, and its intervals can be far too narrow there.</span>";
 
 /// How many differ from no difference, and which by most.
 pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
@@ -218,12 +221,7 @@ pub(super) fn in_short(run: &Run<'_>, document: &PosteriorDocument) -> String {
     }
     let uncounted = uncounted(run, document);
     if !uncounted.is_empty() {
-        let _ = write!(
-            text,
-            " Not counted, since what {} changes is no single number: {}.",
-            plural(uncounted.len(), "it", "each of them"),
-            uncounted.join(", ")
-        );
+        let _ = write!(text, " Not counted: {}, whose effect depends on another column or is a curve.", uncounted.join(", "));
     }
     if document.is_mean_field() && known > 1 && !beyond.is_empty() {
         text.push_str(MEAN_FIELD);
