@@ -26,7 +26,9 @@ impl Hash {
 
 impl std::fmt::Display for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let digit = |value: u8| b"0123456789abcdef"[usize::from(value & 15)];
+        let digits: [[u8; 2]; 32] = self.0.map(|byte| [digit(byte >> 4), digit(byte)]);
+        f.write_str(std::str::from_utf8(digits.as_flattened()).map_err(|_| std::fmt::Error)?)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::ledger_head::Witness;
+use crate::ledger_head;
 pub use crate::metrics::{HeldOutMetrics, PublicMetrics};
 use crate::origin::Origin;
 use dp_pvi_accounting::{PrivacyUnit, Relation};
@@ -40,6 +40,11 @@ pub trait Body: Serialize + DeserializeOwned {
     /// # Errors
     /// A number, length or text that no honest party says.
     fn check(&self) -> Result<(), OutOfBounds>;
+
+    /// What is signed, for a body of this hash.
+    fn signed(&self, hash: Hash) -> Hash {
+        hash
+    }
 }
 
 /// Whether one signature may be over several bodies.
@@ -57,7 +62,7 @@ pub enum Together {
 pub struct Signed<B> {
     /// postcard of the body.
     pub body: Vec<u8>,
-    /// Ed25519 over `Hash::of(DOMAIN, [body])`; or, where `Signed::seal_all` made it, over the root of a hash tree, and then the
+    /// Ed25519 over [`Body::signed`] of `Hash::of(DOMAIN, [body])`; or, where `Signed::seal_all` made it, over the root of a hash tree, and then the
     /// way from this body to the root.
     pub signature: Vec<u8>,
     #[serde(skip)]
@@ -94,9 +99,9 @@ impl<B: Body> Signed<B> {
     /// Encodes and signs a body.
     #[must_use]
     pub fn seal(body: &B, key: &SigningKey) -> Self {
-        let body = encoded(body);
-        let signature = key.sign(&Hash::of(B::DOMAIN, &[&body]).0).to_bytes().to_vec();
-        Self { body, signature, kind: PhantomData }
+        let bytes = encoded(body);
+        let signature = key.sign(&body.signed(Hash::of(B::DOMAIN, &[&bytes])).0).to_bytes().to_vec();
+        Self { body: bytes, signature, kind: PhantomData }
     }
 
     /// Encodes bodies and signs all of them at once: each can be verified alone. One body gets a plain signature.
@@ -130,16 +135,18 @@ impl<B: Body> Signed<B> {
     /// Wrong signature or form.
     pub fn open(&self, key: &VerifyingKey) -> Result<B, InvalidMessage> {
         let (signature, way) = self.signature.split_first_chunk::<64>().ok_or(InvalidMessage::Signature)?;
-        let hash = Hash::of(B::DOMAIN, &[&self.body]);
+        let body = self.decoded();
         let signed = match (way, B::TOGETHER) {
-            ([], _) => hash,
-            (way, Together::Allowed) => HashTree::follow(B::DOMAIN, hash, way).ok_or(InvalidMessage::Signature)?,
+            ([], _) => body.as_ref().map_or_else(|_| self.hash(), |body| body.signed(self.hash())),
+            (way, Together::Allowed) => HashTree::follow(B::DOMAIN, self.hash(), way).ok_or(InvalidMessage::Signature)?,
             (_, Together::Never) => return Err(InvalidMessage::Signature),
         };
         if key.verify_strict(&signed.0, &Signature::from_bytes(signature)).is_err() {
             return Err(InvalidMessage::Signature);
         }
-        self.peek()
+        let body = body?;
+        body.check()?;
+        Ok(body)
     }
 
     /// Decodes without verifying: only for messages of our own store.
@@ -147,12 +154,16 @@ impl<B: Body> Signed<B> {
     /// # Errors
     /// Wrong form, or out of bounds.
     pub fn peek(&self) -> Result<B, InvalidMessage> {
-        let body = match postcard::take_from_bytes::<B>(&self.body) {
-            Ok((body, [])) => body,
-            _ => return Err(InvalidMessage::Malformed),
-        };
+        let body = self.decoded()?;
         body.check()?;
         Ok(body)
+    }
+
+    fn decoded(&self) -> Result<B, InvalidMessage> {
+        match postcard::take_from_bytes::<B>(&self.body) {
+            Ok((body, [])) => Ok(body),
+            _ => Err(InvalidMessage::Malformed),
+        }
     }
 
     /// postcard of body and signature: the form in which signed messages are stored and embedded (an attachment's `message`).
@@ -367,16 +378,6 @@ pub struct Update {
     pub ledger_head: LedgerHead,
     /// Commitment and sealed seed of a masked payload, signed for server and summer, with the commitment's salt, for the server.
     pub upload: Option<OpenedUpload>,
-    /// The site's signature over its ledger's head alone ([`Witness`]), for everyone; empty from earlier versions.
-    pub witness: Vec<u8>,
-}
-
-impl Update {
-    /// With the site's signature over its ledger's head.
-    #[must_use]
-    pub fn witnessed(self, key: &SigningKey) -> Self {
-        Self { witness: Witness::sign(&self.release, self.ledger_head, key), ..self }
-    }
 }
 
 impl Body for Update {
@@ -384,6 +385,11 @@ impl Body for Update {
 
     fn check(&self) -> Result<(), OutOfBounds> {
         bounds::update(self)
+    }
+
+    /// The ledger's head beside the hash: it can be shown without the rest.
+    fn signed(&self, hash: Hash) -> Hash {
+        ledger_head::said(&self.release.client, &self.release.run, self.ledger_head, hash)
     }
 }
 

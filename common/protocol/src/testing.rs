@@ -212,9 +212,8 @@ impl Desk {
             payload: payload_hash(PayloadKind::Values, &bytes),
             ledger_head: head(1 + 5 * u64::from(body.round)),
             upload: None,
-            witness: Vec::new(),
         };
-        (update.witnessed(&key(name)), bytes)
+        (update, bytes)
     }
 
     pub(crate) fn send(&mut self, name: &str, update: &Signed<Update>, bytes: Vec<u8>) -> Result<Receipt, Rejected> {

@@ -11,7 +11,7 @@ use dp_pvi_programs::problem::Problem;
 use dp_pvi_protocol::coordinator::Record;
 use dp_pvi_protocol::early_end;
 use dp_pvi_protocol::ledger_head::Witness;
-use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, TranscriptEntry, end_reason};
+use dp_pvi_protocol::message::{MetricsReport, Refusal, Role, RunOutcome, Signed, TranscriptEntry, Update, end_reason};
 use dp_pvi_protocol::origin::Origin;
 use dp_pvi_protocol::time::Timestamp;
 
@@ -47,8 +47,8 @@ pub(super) struct Member {
     pub(super) units: Option<u64>,
     /// Where a site's rows come from, by its own word.
     pub(super) rows: Origin,
-    /// Its ledger's head, with the site's signature over it, by the last update.
-    pub(super) head: Option<(LedgerHead, Vec<u8>)>,
+    /// Its ledger's head by the last update, and that update.
+    pub(super) head: Option<(LedgerHead, Signed<Update>)>,
     /// The same, where the key is known that signed it.
     pub(super) witness: Option<Witness>,
     /// Headers for which an update arrived, whether it entered the posterior or not.
@@ -99,7 +99,8 @@ impl History {
         chain.ends_with(&history.lambda)?;
         for (client, member) in &mut history.members {
             let signed = member.head.as_ref().zip(keys.of(client));
-            member.witness = signed.and_then(|((head, signature), key)| Witness::new(client, &run.id, *head, key, signature));
+            member.witness =
+                signed.and_then(|((head, update), key)| Witness::new(client, &run.id, *head, key, (update.hash(), &update.signature)));
         }
         history.ended_by_its_rule()?;
         history.metrics.sort_by(|a, b| (a.1.round, &a.0).cmp(&(b.1.round, &b.0)));
@@ -196,11 +197,11 @@ impl History {
             }
             Record::UpdateStored { client, update, at } | Record::UpdateExcluded { client, update, at } => {
                 self.last = at;
-                if let (Some(member), Ok(update)) = (self.members.get_mut(&client), update.peek()) {
-                    member.answered.insert(update.header);
-                    member.heads.insert(update.ledger_head.hash);
-                    if member.head.as_ref().is_none_or(|(head, _)| head.seq < update.ledger_head.seq) {
-                        member.head = Some((update.ledger_head, update.witness));
+                if let (Some(member), Ok(body)) = (self.members.get_mut(&client), update.peek()) {
+                    member.answered.insert(body.header);
+                    member.heads.insert(body.ledger_head.hash);
+                    if member.head.as_ref().is_none_or(|(head, _)| head.seq < body.ledger_head.seq) {
+                        member.head = Some((body.ledger_head, update));
                     }
                 }
             }

@@ -262,9 +262,8 @@ pub(crate) fn committed<S: ChargeStore>(ledger: &mut Ledger<S, SigningKey>, roun
             payload: payload_hash(PayloadKind::Values, &payload.to_bytes()),
             ledger_head: claim.ledger_head,
             upload: None,
-            witness: Vec::new(),
         };
-        Signed::seal(&update.witnessed(key), key).to_bytes()
+        Signed::seal(&update, key).to_bytes()
     });
     ledger.commit(&release, &attachment).unwrap();
     attachment

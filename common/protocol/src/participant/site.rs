@@ -722,6 +722,6 @@ fn message(claim: &Claim, payload: &Payload, upload: Option<OpenedUpload>, key: 
     let Claim { release, header, ledger_head } = claim.clone();
     let (kind, bytes) = (payload.kind(), payload.to_bytes());
     let (coordinates, payload) = (bytes.len() as u64 / 8, payload_hash(kind, &bytes));
-    let update = Update { release, header, kind, coordinates, payload, ledger_head, upload, witness: Vec::new() };
-    Signed::seal(&update.witnessed(key), key).to_bytes()
+    let update = Update { release, header, kind, coordinates, payload, ledger_head, upload };
+    Signed::seal(&update, key).to_bytes()
 }

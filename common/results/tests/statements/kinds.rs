@@ -2,7 +2,7 @@
 
 use dp_pvi_math::observation::Precision;
 use dp_pvi_math::scales::ScaleSummary;
-use dp_pvi_names::{ClientId, Hash, ReleaseId, RunId};
+use dp_pvi_names::{ClientId, Hash, PayloadKind, ReleaseId, RunId};
 use dp_pvi_posterior::methods::agreement::SiteReleases;
 use dp_pvi_posterior::methods::noise_aware::{Absent, Posterior};
 use dp_pvi_posterior::methods::noise_aware::{ClosedRound, History};
@@ -10,6 +10,7 @@ use dp_pvi_posterior::methods::{VisitSum, agreement::NotTested};
 use dp_pvi_posterior::task::{RawTask, ResolveContext, ResolvedTask};
 use dp_pvi_privacy::ledger::LedgerHead;
 use dp_pvi_protocol::ledger_head::Witness;
+use dp_pvi_protocol::message::{Signed, Update};
 use dp_pvi_protocol::metrics::HeldOutMetrics;
 use dp_pvi_protocol::statement::{PrivacyStatement, statement};
 use dp_pvi_results::agreement;
@@ -87,8 +88,17 @@ fn statements(task: &ResolvedTask) -> Vec<PrivacyStatement> {
     PrivacyStatement::witnessed(statements, |site| {
         let (run, head) = (RunId { task: task.hash(), number: 1 }, LedgerHead { seq: 7, hash: Hash::of("row", &[]) });
         let key = SigningKey::from_bytes(&Hash::of("key", &[site.as_str().as_bytes()]).0);
-        let signature = Witness::sign(&ReleaseId { run, client: site.clone(), round: 0 }, head, &key);
-        Witness::new(site, &run, head, &key.verifying_key(), &signature)
+        let update = Update {
+            release: ReleaseId { run, client: site.clone(), round: 0 },
+            header: Hash::default(),
+            kind: PayloadKind::Values,
+            coordinates: 1,
+            payload: Hash::default(),
+            ledger_head: head,
+            upload: None,
+        };
+        let update = Signed::seal(&update, &key);
+        Witness::new(site, &run, head, &key.verifying_key(), (update.hash(), &update.signature))
     })
 }
 

@@ -12,15 +12,15 @@ use super::{Unproved, demand, hash_of};
 /// A witness that this key did not sign.
 pub(super) fn read(statement: &Fields<'_>, site: &str, task: &str, run: u32) -> Result<Option<(u64, String)>, Unproved> {
     let Some(witness) = statement.get("witness").map(object).transpose()? else { return Ok(None) };
-    let [key, hash, signature] = [witness.text("key")?, witness.text("hash")?, witness.text("signature")?];
+    let [key, hash, update, signature] = [witness.text("key")?, witness.text("hash")?, witness.text("update")?, witness.text("signature")?];
     let row: u64 = witness.number("row")?;
     witness.is("row", &json!(row))?;
-    let said = hash_of("dp-pvi witness v1", &[site, task, &run.to_string(), &row.to_string(), &hash]);
+    let said = hash_of("dp-pvi witness v1", &[site, task, &run.to_string(), &row.to_string(), &hash, &update]);
     let signed = || {
-        let by = VerifyingKey::from_bytes(&bytes(&key)?).ok()?;
-        by.verify_strict(&bytes::<32>(&said)?, &Signature::from_bytes(&bytes(&signature)?)).ok()
+        let [_, _, said] = [bytes::<32>(&hash)?, bytes(&update)?, bytes(&said)?];
+        VerifyingKey::from_bytes(&bytes(&key)?).ok()?.verify_strict(&said, &Signature::from_bytes(&bytes(&signature)?)).ok()
     };
-    demand(witness.len() == 4 && bytes::<32>(&hash).is_some() && signed().is_some(), "a `witness` is not signed by its key")?;
+    demand(witness.len() == 5 && signed().is_some(), "a `witness` is not signed by its key")?;
     Ok(Some((row, key)))
 }
 

@@ -438,9 +438,8 @@ impl Client {
             payload: payload_hash(PayloadKind::Values, &bytes),
             ledger_head: head(u64::from(header.round) + 1),
             upload: None,
-            witness: Vec::new(),
         };
-        (update.witnessed(&self.member.identity), bytes)
+        (update, bytes)
     }
 
     /// Submits on a stream of its own, which ends after it.

@@ -376,7 +376,6 @@ fn a_lattice_vector_without_a_bound_is_rejected() {
         payload: Hash::default(),
         ledger_head: head(1),
         upload: None,
-        witness: Vec::new(),
     };
     let honest = update(0, round.header.hash());
     assert!(desk.coordinator.bound(&client("a"), &honest).unwrap().is_some());
