@@ -185,9 +185,8 @@ impl Liar {
             payload: payload_hash(PayloadKind::Values, &lie.payload),
             ledger_head: LedgerHead { seq: 1, hash: Hash::default() },
             upload: None,
-            witness: Vec::new(),
         };
-        let frames = std::iter::once(site_frame::Frame::Update(self.sign(&update.witnessed(&self.key))))
+        let frames = std::iter::once(site_frame::Frame::Update(self.sign(&update)))
             .chain(lie.payload.chunks(1 << 20).map(|c| site_frame::Frame::Payload(c.to_vec().into())))
             .map(|frame| SiteFrame { frame: Some(frame) });
         let frames = futures_util::stream::iter(frames.collect::<Vec<_>>());

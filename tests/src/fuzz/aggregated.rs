@@ -180,9 +180,8 @@ impl Run {
             payload: payload_hash(form.kind, &payload),
             ledger_head: LedgerHead { seq: 2, hash: Hash([2; 32]) },
             upload: Some(OpenedUpload { signed: SecaggSigned::seal(&upload, &client_key(1, who)), salt }),
-            witness: Vec::new(),
         };
-        let update = Signed::seal(&update.witnessed(&client_key(1, who)), &client_key(1, who));
+        let update = Signed::seal(&update, &client_key(1, who));
         let Some(Begin::Accept(expected)) = answered(self.server.begin(who, &update, self.now)) else { return };
         let mut check = PayloadCheck::new(*expected);
         if payload.chunks(24).try_for_each(|chunk| check.update(chunk)).is_err() || check.finish().is_err() {

@@ -73,9 +73,8 @@ fn update() -> Signed<Update> {
         payload: Hash([7; 32]),
         ledger_head: LedgerHead { seq: 5, hash: Hash([8; 32]) },
         upload: None,
-        witness: Vec::new(),
     };
-    Signed::seal(&update.witnessed(&key()), &key())
+    Signed::seal(&update, &key())
 }
 
 fn receipt() -> Signed<Receipt> {

@@ -181,9 +181,8 @@ impl Machines {
             payload: payload_hash(kind, &payload),
             ledger_head: LedgerHead { seq: input.number(), hash: Hash([2; 32]) },
             upload: None,
-            witness: Vec::new(),
         };
-        let update = sealed(&update.witnessed(&client_key(1, who)), who, input);
+        let update = sealed(&update, who, input);
         let Some(Begin::Accept(expected)) = answered(self.server.begin(who, &update, self.now)) else { return };
         let mut check = PayloadCheck::new(*expected);
         if payload.chunks(24).try_for_each(|chunk| check.update(chunk)).is_err() || check.finish().is_err() {
