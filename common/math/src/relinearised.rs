@@ -34,6 +34,18 @@ const WAY: [(f64, f64); 3] = [(5.0 / 18.0, 0.1127), (8.0 / 18.0, 0.5), (5.0 / 18
 /// By how much of what the model moves a gradient by it may be wrong, as a standard deviation.
 pub const BY_MODEL: f64 = 0.25;
 
+/// Least and largest ratio of the released curvatures to the model's, where the unit of the rows' number is known.
+const SCALES: (f64, f64) = (0.2, 5.0);
+
+/// If the noise on the trace of the released curvatures exceeds this multiple of the model's trace, the model is not scaled.
+const UNKNOWN_SCALE: f64 = 0.5;
+
+/// Ratio of κ for rows of different lengths to κ for rows of one length.
+const OF_TYPICAL_ROWS: f64 = 1.5;
+
+/// Largest change of a typical record's predictor in one step of θ.
+const LONGEST: f64 = 1.5;
+
 /// Rows by their moments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
@@ -69,6 +81,14 @@ impl Rows {
         sums
     }
 
+    /// The step of θ, shortened so that the predictor of a typical record changes by at most 1.5: the model is evaluated near a point where it fitted.
+    #[must_use]
+    pub fn shortened(&self, step: DVector<f64>) -> DVector<f64> {
+        let along = self.mean.dot(&step);
+        let length = (along * along + step.dot(&(&self.covariance * &step))).max(0.0).sqrt();
+        if length > LONGEST { step * (LONGEST / length) } else { step }
+    }
+
     /// M(θ), d × d, for the curvature c of a record by its predictor.
     ///
     /// # Panics
@@ -87,6 +107,63 @@ impl Rows {
         let side = &self.mean * along.transpose();
         let moments = &self.mean * self.mean.transpose() + &self.covariance;
         (moments * none + (&side + side.transpose()) * one + &along * along.transpose() * two) * self.count
+    }
+}
+
+/// A model's curvatures of records.
+pub struct Curvatures<'a> {
+    /// The records.
+    pub rows: Rows,
+    /// The weight ω and the curvature c of a record with this predictor.
+    pub of_record: Box<dyn Fn(f64) -> [f64; 2] + 'a>,
+    /// How far the released curvatures may differ from the model's.
+    pub scale: Scale,
+}
+
+/// The allowed ratio of the released curvatures to the model's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Between 0.2 and 5: rows are not normal, and their number has noise.
+    Near,
+    /// Any: the unit of the rows' number is unknown.
+    Free,
+}
+
+impl Curvatures<'_> {
+    /// Σ ωc xxᵀ at θ.
+    #[must_use]
+    pub fn at(&self, theta: &DVector<f64>) -> DMatrix<f64> {
+        self.rows.curvature(theta, |z| (self.of_record)(z).iter().product())
+    }
+
+    /// κ, the ratio of the covariance of the records' scores to H: E ω²c/E ωc times a factor for rows of different lengths, at most 1. No weight exceeds 1, and without weights κ is 1.
+    #[must_use]
+    pub fn score_share(&self, theta: &DVector<f64>) -> f64 {
+        let [once, twice] = self.rows.expectation(theta, |z| {
+            let [weight, c] = (self.of_record)(z);
+            [weight * c, weight * weight * c]
+        });
+        (OF_TYPICAL_ROWS * twice / once).min(1.0)
+    }
+
+    /// The difference between the curvature at θ and its weighted mean over the points, and the ratio of the released curvatures to the model's, by which the difference is multiplied. `seen`
+    /// is Σ w tr H̃_t, `noise` the variance of its noise; the ratio is that of `seen` to the model's trace.
+    #[must_use]
+    pub fn change<'p>(
+        &self,
+        points: impl Iterator<Item = (&'p DVector<f64>, f64)>,
+        theta: &DVector<f64>,
+        (seen, noise): (f64, f64),
+    ) -> (DMatrix<f64>, f64) {
+        let there = self.at(theta);
+        let mean = points.map(|(point, weight)| self.at(point) * weight).reduce(|a, b| a + b).unwrap_or_else(|| there.clone());
+        let of_model = mean.trace();
+        let scale = match self.scale {
+            _ if noise.max(0.0).sqrt() > UNKNOWN_SCALE * of_model => 1.0,
+            Scale::Near => (seen / of_model).clamp(SCALES.0, SCALES.1),
+            Scale::Free => (seen / of_model).max(0.0),
+        };
+        ((there - mean) * scale, scale)
     }
 }
 
@@ -116,6 +193,8 @@ pub struct Taken {
     pub of_points: DVector<f64>,
     /// ε.
     pub moved: DVector<f64>,
+    /// Error variance of every measurement due to the model: (¼)² times the mean square of the entries of (M̄_t − M(μ_t)) δ_t.
+    pub bends: Vec<f64>,
 }
 
 impl Taken {
@@ -139,21 +218,32 @@ impl Taken {
             pull: DVector::zeros(d),
             of_points: DVector::zeros(d),
             moved: DVector::zeros(d),
+            bends: Vec::with_capacity(measurements.len()),
         };
         for measurement in measurements {
             let way = theta - measurement.point;
             let here = model(measurement.point);
             let path = WAY.iter().map(|(weight, along)| model(&(measurement.point + &way * *along)) * *weight).reduce(|a, b| a + b)?;
-            let secant = without_negative_eigenvalues(curvature + &path - &there)?;
+            let secant = curvature + &path - &there;
+            // The secant is nearly always positive definite, and a factorisation is faster than eigenvalues.
+            let secant = if Cholesky::new(secant.clone()).is_some() { secant } else { without_negative_eigenvalues(secant)? };
             let of_point = &secant * measurement.point;
             all.pull += (measurement.gradient + &of_point) * measurement.weight;
             all.of_points += of_point * measurement.weight;
             all.secant += secant * measurement.weight;
-            all.moved += (&path - &here) * way * measurement.weight;
+            let moved = (&path - &here) * way;
+            all.bends.push(BY_MODEL * BY_MODEL * moved.map(|value| value * value).mean());
+            all.moved += moved * measurement.weight;
             all.at_points.push(here);
             all.on_path.push(path);
         }
         (!measurements.is_empty() && all.pull.iter().all(|value| value.is_finite())).then_some(all)
+    }
+
+    /// μ_r = A⁻¹ Σ w_t A_t μ_t, the point at which errors of H cancel. `None` if A has no inverse.
+    #[must_use]
+    pub fn reference(&self) -> Option<DVector<f64>> {
+        Some(Cholesky::new(self.secant.clone())?.solve(&self.of_points)).filter(|point| point.iter().all(|value| value.is_finite()))
     }
 
     /// (¼)² εεᵀ.

@@ -29,6 +29,14 @@ pub fn project(values: &[f64], total: f64) -> Vec<f64> {
     values.iter().map(|v| (v - threshold).max(0.0)).collect()
 }
 
+/// The weights divided by their sum.
+#[must_use]
+pub fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {
+    let weights: Vec<f64> = weights.collect();
+    let total: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / total).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::project;

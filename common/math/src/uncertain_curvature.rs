@@ -11,6 +11,7 @@
 //!
 //! Source: this project; a regression with errors in its variables whose error variances are known.
 
+use crate::expfam::gaussian::full::unsvec;
 use nalgebra::{Cholesky, DMatrix, DVector, Dyn, SymmetricEigen};
 
 /// Steps at most, and halvings of a step.
@@ -50,6 +51,26 @@ pub fn without_negative_eigenvalues(matrix: DMatrix<f64>) -> Option<DMatrix<f64>
     let limit = 1000 * matrix.nrows().max(10);
     let eigen = SymmetricEigen::try_new(matrix, f64::EPSILON, limit)?;
     Some(&eigen.eigenvectors * DMatrix::from_diagonal(&eigen.eigenvalues.map(|e| e.max(0.0))) * eigen.eigenvectors.transpose())
+}
+
+/// Variances of the noise on the entries of a matrix, from the variances of the noise on its svec: the svec multiplies entries off the diagonal by √2 before noise is added.
+#[must_use]
+pub fn variances_of_entries(svec: &DVector<f64>, dimension: usize) -> DMatrix<f64> {
+    // unsvec divides entries off the diagonal by √2.
+    let matrix = unsvec(svec.as_slice(), dimension);
+    DMatrix::from_fn(dimension, dimension, |i, j| if i == j { matrix[(i, j)] } else { std::f64::consts::FRAC_1_SQRT_2 * matrix[(i, j)] })
+}
+
+/// The part of a symmetric matrix whose eigenvalues exceed a limit. `Some(None)` if no eigenvalue does, which one factorisation shows. `None` if the eigenvalues are not found.
+#[must_use]
+pub fn above(matrix: DMatrix<f64>, limit: f64) -> Option<Option<DMatrix<f64>>> {
+    let d = matrix.nrows();
+    if Cholesky::new(DMatrix::identity(d, d) * limit - &matrix).is_some() {
+        return Some(None);
+    }
+    let eigen = SymmetricEigen::try_new(matrix, f64::EPSILON, 1000 * d.max(10))?;
+    let kept = eigen.eigenvalues.map(|value| if value > limit { value } else { 0.0 });
+    Some(Some(&eigen.eigenvectors * DMatrix::from_diagonal(&kept) * eigen.eigenvectors.transpose()))
 }
 
 /// What is known of a likelihood near a point.

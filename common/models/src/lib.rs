@@ -41,9 +41,10 @@ pub mod survival_regression;
 pub mod weibull_regression;
 
 pub use bounds::{BlockBounds, Bounds, Lengths, PredictorBounds, Ranges};
+pub use dp_pvi_math::learned_scale::LearnedScale;
 pub use model::{MODEL_KEYS, ModelEntry, ModelFamily, ModelOptions, ModelSpec};
 pub use response::PredictorScale;
-pub use rules::{LearnedScale, ModelRules};
+pub use rules::ModelRules;
 
 use crate::model::Entry;
 use crate::registry::{Named, RegisterError, Registry};

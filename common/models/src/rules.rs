@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dp_pvi_math::expfam::InvalidParameters;
 use dp_pvi_math::floor::PrecisionFloor;
-use dp_pvi_math::observation::Precision;
+use dp_pvi_math::learned_scale::LearnedScale;
 use dp_pvi_schema::Schema;
 
 use crate::bounds::{Bounds, Ranges};
@@ -62,19 +62,6 @@ pub trait ModelRules: Display {
         let _ = features;
         None
     }
-}
-
-/// A scale of observations that a run learns: see [`dp_pvi_math::observation`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LearnedScale {
-    /// Prior of ϖ = 1/σ².
-    pub prior: Precision,
-    /// No record's t = c((y − a)² + s²) is above this; none is below 0.
-    pub largest: f64,
-    /// Information of one observation about ln σ², where the model is right.
-    pub information: f64,
-    /// κ: an error δ of the coefficients makes the sum of all t larger by κ δᵀHδ, to second order, H their information.
-    pub excess: f64,
 }
 
 /// What follows from what a model says.

@@ -58,8 +58,10 @@ pub struct Known<'a> {
     pub reference: &'a DVector<f64>,
     /// The gradient.
     pub gradient: &'a DVector<f64>,
-    /// The curvature, positive semidefinite.
+    /// The curvature on the way to θ, positive semidefinite: the derivative of the gradient.
     pub curvature: &'a DMatrix<f64>,
+    /// The curvature at θ, positive semidefinite: the covariance of θ follows from it. It equals `curvature` if the curvature does not change on the way.
+    pub there: &'a DMatrix<f64>,
     /// Covariance of the gradient's noise.
     pub noise: &'a DMatrix<f64>,
     /// What S has besides where the covariance of the coefficients is found: what errors of the curvature do on all that is not known of them.
@@ -311,7 +313,7 @@ impl<'a> Scaled<'a> {
     fn precision_at(&self, known: &Known<'_>, point: &Point, ahead: Option<&DMatrix<f64>>) -> Option<DMatrix<f64>> {
         let curvature = self.of(known, &point.prior);
         let residual = curvature.covariance(known.near.unwrap_or(&point.mean)) + known.unknown;
-        curvature.precision(match ahead {
+        UncertainCurvature { curvature: known.there, ..curvature }.precision(match ahead {
             Some(ahead) => residual + ahead,
             None => residual,
         })
@@ -380,6 +382,7 @@ mod tests {
                 reference: &self.reference,
                 gradient: &self.gradient,
                 curvature: &self.curvature,
+                there: &self.curvature,
                 noise: &self.noise,
                 unknown: &self.unknown,
                 variances: &self.variances,

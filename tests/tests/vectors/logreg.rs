@@ -136,7 +136,7 @@ pub(crate) fn bounded_natural_gradient(root: &Node<'_>, node: &Node<'_>) -> Outc
     for visit in 0..visits {
         let q = Gaussian::from_natural(problem.family, task.posterior(&state).to_vec()).map_err(message)?;
         let job = Job { site: None, task: &task, visit, lambda: &state, state: &SiteState::None };
-        let terms = Terms::new(&spec, &job, model.as_ref()).map_err(message)?;
+        let terms = Terms::at(&q, &spec, &job, model.as_ref()).map_err(message)?;
         let mut sum = vec![0.0; task.message(visit).map_err(message)?.coordinates.try_into().map_err(message)?];
         let mut term = Term::default();
         for record in problem.all.records() {

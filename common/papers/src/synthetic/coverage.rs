@@ -5,7 +5,7 @@
 //! The example `calibration` has more problems.
 #![allow(clippy::print_stdout)]
 
-use super::federation::{Counts, Features, Likelihood, Problem};
+use super::federation::{Counts, Features, Likelihood, Problem, Random};
 
 /// Runs of a problem.
 const REPLICATIONS: u32 = 200;
@@ -45,6 +45,26 @@ fn intervals_cover_where_a_run_has_not_converged() {
         // After ten rounds the plain one has nearly converged, too.
         assert!((rounds == 10 || aware > plain) && (0.87..0.96).contains(&aware), "{rounds} rounds: {aware} {plain}");
         assert!(counts.squares.0 < counts.squares.1);
+    }
+}
+
+/// In a direction whose curvature is hidden by noise, the posterior is as wide as the prior. Gradients are taken at points, so that this width moves no coefficient.
+#[test]
+#[ignore = "long: tests/long.sh coverage"]
+fn coefficients_do_not_depend_on_how_wide_the_prior_is() {
+    let pvi = NATURAL.replace("rounds = 10", "rounds = 20");
+    for prior in [1.0, 2.5, 10.0] {
+        let problem = Problem { rows: 1000, prior, ..problem(Likelihood::Logistic, &pvi, "full-covariance", 5) };
+        let (task, truth) = (problem.task(), vec![0.8, -0.5, 0.4, 0.3, -0.5]);
+        let (mut counts, mut off) = (Counts::default(), 0.0);
+        for seed in 1..=100 {
+            let replication = problem.replicate_at(truth.clone(), &task, seed, Random(seed << 20));
+            off += replication.aware.as_ref().map_or(f64::NAN, |aware| aware.standard().mean()[0] - truth[0]) / 100.0;
+            counts.add(&replication);
+        }
+        let aware = counts.share(counts.aware);
+        println!("prior {prior}: 90 % intervals cover {aware:.3}; the first coefficient is off by {off:.3} on average");
+        assert!((0.86..=0.98).contains(&aware) && off.abs() < 0.06, "{prior}: {aware} {off}");
     }
 }
 

@@ -185,7 +185,8 @@ fn says(node: &Node<'_>, compiled: &Schema, sites: &[String], q: &Node<'_>) -> O
     state[family.len()..family.len() + d].copy_from_slice(mean.as_slice());
     let model = models::from_spec(&task.model).map_err(message)?;
     let job = Job { task: &task, visit: 1, lambda: &state, site, state: &SiteState::None };
-    let terms = Terms::new(spec, &job, model.as_ref()).map_err(message)?;
+    let stated_posterior = Gaussian::from_natural(family, state[..family.len()].to_vec()).map_err(message)?;
+    let terms = Terms::at(&stated_posterior, spec, &job, model.as_ref()).map_err(message)?;
     let mut sum = vec![0.0; family.len()];
     for record in table(node, compiled, |other| other == name)?.records() {
         let mut term = Term::default();

@@ -18,7 +18,7 @@ use dp_pvi_math::expfam::gaussian::full::triangle;
 use dp_pvi_models::many_rows::{Cut, ManyRows, Place, PseudoRows, Sparse};
 use dp_pvi_models::predictor::{Predicted, Predictor, Statistics};
 use dp_pvi_posterior::methods::NaturalGradientRule;
-use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, ScaleWeights, TaskError, UpdateSpec};
+use dp_pvi_posterior::task::{NaturalGradientSpec, NaturalGradientVisit, ScaleWeights, TaskError, UpdateSpec};
 use dp_pvi_privacy::mechanism::{SumMechanism, Summation, Summed, Term};
 use dp_pvi_privacy::{NoiseSource, Pending, Permit, Sensitive, UnitTable, Units};
 
@@ -169,31 +169,31 @@ impl<'a> Terms<'a> {
     /// # Errors
     /// The model has no linear predictors, or the state is not of this task.
     pub fn new(spec: &NaturalGradientSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
+        let other = |_| InferenceError::Job("the state is not one of this update");
+        let point = NaturalGradientRule::point(job.task.family(), job.lambda).map_err(other)?;
+        Self::at(&point, spec, job, model)
+    }
+
+    /// The same as expectations under a distribution of the coefficients.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn at(q: &Gaussian, spec: &NaturalGradientSpec, job: &Job<'_>, model: &'a dyn Model) -> Result<Self, InferenceError> {
         let (rows, predictor) = (model.many_rows(), model.linear_predictor());
         let predictor = || predictor.ok_or(InferenceError::Capability("natural gradients", "a linear predictor"));
-        let family = job.task.family();
-        let kind = match (spec.visit(job.visit), rows) {
-            (NaturalGradientVisit::Gram, Some(rows)) => Kind::GramOfRows(rows),
-            (NaturalGradientVisit::Gram, None) => Kind::Gram(predictor()?),
-            (NaturalGradientVisit::Gradient, _) => {
+        let kind = match (spec.visit(job.visit), rows, q.standard()) {
+            (NaturalGradientVisit::Gram, Some(rows), _) => Kind::GramOfRows(rows),
+            (NaturalGradientVisit::Gram, None, _) => Kind::Gram(predictor()?),
+            (NaturalGradientVisit::Gradient, Some(rows), q) => Kind::Rows(rows, q.clone()),
+            (NaturalGradientVisit::Gradient, None, Standard::Diagonal(q)) => {
                 let other = |_| InferenceError::Job("the state is not one of this update");
-                let first = rows.filter(|rows| rows.ends_follow_up() && spec.preconditioner == Preconditioner::Gram);
-                let point: Gaussian = match first.and_then(|_| NaturalGradientRule::first_point(family, job.lambda)) {
-                    Some(first) => first,
-                    None => NaturalGradientRule::point(family, job.lambda).map_err(other)?,
-                };
-                match (point.standard(), rows) {
-                    (q, Some(rows)) => Kind::Rows(rows, q.clone()),
-                    (Standard::Diagonal(q), None) => {
-                        let q = MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other)?;
-                        Kind::MeanField(predictor()?, q)
-                    }
-                    (full @ Standard::Full(_), None) => Kind::Full(predictor()?, full.clone()),
-                }
+                let q = MeanField::new(q.mean().to_vec(), q.variance().to_vec(), ScaleCoordinate::LogScale).map_err(other)?;
+                Kind::MeanField(predictor()?, q)
             }
+            (NaturalGradientVisit::Gradient, None, full @ Standard::Full(_)) => Kind::Full(predictor()?, full.clone()),
         };
         let of_class = model.linear_predictor().is_some_and(Predictor::residual_is_of_class);
-        Ok(Self { spec: *spec, dimension: family.dimension(), of_class, scale: OwnUnits::of(spec, job)?, kind })
+        Ok(Self { spec: *spec, dimension: job.task.family().dimension(), of_class, scale: OwnUnits::of(spec, job)?, kind })
     }
 
     /// Whether a term has products of features, or is made of several rows: then it takes microseconds.

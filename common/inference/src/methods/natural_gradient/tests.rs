@@ -1,6 +1,6 @@
 use dp_pvi_accounting::{ClipNorm, NoiseMultiplier};
-use dp_pvi_math::expfam::any::Gaussian;
-use dp_pvi_math::expfam::gaussian::full::triangle;
+use dp_pvi_math::expfam::any::{Family, Gaussian};
+use dp_pvi_math::expfam::gaussian::full::{svec_times, triangle};
 use dp_pvi_models::logistic_regression;
 use dp_pvi_posterior::methods::VisitSum;
 use dp_pvi_posterior::task::{
@@ -45,15 +45,28 @@ fn task_with(spec: NaturalGradientSpec, approximation: Approximation, dimension:
     }
 }
 
+/// Where the sums of a visit are taken.
+#[derive(Clone, Copy)]
+enum Sums {
+    /// At the iterate, as sites do.
+    AtThePoint,
+    /// As expectations under a Gaussian with the iterate as its mean and the posterior's precision: natural-gradient variational inference.
+    UnderThePosterior,
+}
+
 /// The state after every visit, without clip, lattice and noise: statistics and rule alone.
-fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordTable) -> Vec<Vec<f64>> {
+fn without_noise(sums: Sums, task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordTable) -> Vec<Vec<f64>> {
     let rule = task.rule();
     let mut states = vec![rule.initial()];
     for visit in 0..task.visits() {
         let state = states.last().unwrap();
         let job = Job { site: None, task, visit, lambda: state, state: &SiteState::None };
         let model = models::from_spec(&job.model()).unwrap();
-        let terms = Terms::new(spec, &job, model.as_ref()).unwrap();
+        let terms = match sums {
+            Sums::AtThePoint => Terms::new(spec, &job, model.as_ref()),
+            Sums::UnderThePosterior => Terms::at(&under_posterior(task.family(), state), spec, &job, model.as_ref()),
+        }
+        .unwrap();
         let length = match spec.visit(visit) {
             NaturalGradientVisit::Gram => triangle(task.family().dimension()),
             NaturalGradientVisit::Gradient => task.family().len() + if spec.scale_weights.is_some() { 2 } else { 0 },
@@ -71,6 +84,17 @@ fn without_noise(task: &ResolvedTask, spec: &NaturalGradientSpec, data: &RecordT
     states
 }
 
+/// The posterior of a state, moved to the iterate.
+fn under_posterior(family: Family, state: &[f64]) -> Gaussian {
+    let (d, len) = (family.dimension(), family.len());
+    let (precision, mean) = (&state[d..len], &state[len..len + d]);
+    let h = match family {
+        Family::FullGaussian { dimension } => svec_times(precision, &mean[..dimension]),
+        Family::DiagonalGaussian { .. } => precision.iter().zip(mean).map(|(p, m)| p * m).collect(),
+    };
+    Gaussian::from_natural(family, [h.as_slice(), precision].concat()).unwrap()
+}
+
 /// `logreg.pgvi_rho1p8_from_prior`: mean, variance, g and H of six rounds.
 #[test]
 fn the_golden_trace_comes_out() {
@@ -79,7 +103,7 @@ fn the_golden_trace_comes_out() {
     let spec = spec();
     let rounds = golden["pgvi_rho1p8_from_prior"]["rounds"].as_array().unwrap();
     let task = task_with(spec, Approximation::MeanField, 3, 1 + rounds.len() as u32);
-    let states = without_noise(&task, &spec, &data);
+    let states = without_noise(Sums::UnderThePosterior, &task, &spec, &data);
     for (round, state) in rounds.iter().zip(&states[2..]) {
         let q = Gaussian::from_natural(task.family(), task.posterior(state).to_vec()).unwrap();
         close(q.standard().mean(), &vector(&round["mean"]), 1e-10);
@@ -97,7 +121,7 @@ fn the_golden_diagonal_trace_comes_out() {
     let spec = NaturalGradientSpec { preconditioner: Preconditioner::Diagonal, step: 1.0, ..spec() };
     let steps = golden["natural_gradient_rho1_from_prior"].as_array().unwrap();
     let task = task_with(spec, Approximation::MeanField, 3, steps.len() as u32);
-    for (step, state) in steps.iter().zip(&without_noise(&task, &spec, &data)[1..]) {
+    for (step, state) in steps.iter().zip(&without_noise(Sums::UnderThePosterior, &task, &spec, &data)[1..]) {
         close(&state[..3], &vector(&step["h"]), 1e-10);
         close(&state[3..6], &vector(&step["prec"]), 1e-10);
     }
@@ -111,12 +135,39 @@ fn without_noise_the_limit_is_the_optimum() {
             let data = table(4, &random_units(3, 80, 4));
             let spec = NaturalGradientSpec { averaging, ..spec() };
             let task = task_with(spec, approximation, 4, 300);
-            let states = without_noise(&task, &spec, &data);
+            let states = without_noise(Sums::UnderThePosterior, &task, &spec, &data);
             let prior = Gaussian::from_natural(task.family(), task.prior_natural()).unwrap();
             let optimum = logistic().local_optimum().unwrap().local_optimum(&data, &prior, &prior).unwrap();
             let last = task.posterior(states.last().unwrap());
             let size = optimum.natural().iter().fold(1.0f64, |m, v| m.max(v.abs()));
             close(last, optimum.natural(), tolerance * size);
+        }
+    }
+}
+
+/// Sites take their sums at the iterate. The limit is the mode, where the slopes of prior and likelihood add up to 0, however wide the posterior is. The precision is the curvature at the mode.
+#[test]
+fn without_noise_the_limit_of_sums_at_the_point_is_the_mode() {
+    for approximation in [Approximation::MeanField, Approximation::FullCovariance] {
+        let data = table(4, &random_units(3, 80, 4));
+        let spec = NaturalGradientSpec { averaging: 0.02, ..spec() };
+        let task = task_with(spec, approximation, 4, 300);
+        let state = without_noise(Sums::AtThePoint, &task, &spec, &data).pop().unwrap();
+        let q = Gaussian::from_natural(task.family(), task.posterior(&state).to_vec()).unwrap();
+        let (mean, prior) = (q.standard().mean().to_vec(), task.setting().priors());
+        let mut slope: Vec<f64> = (0..4).map(|j| prior.precision[j] * (prior.mean[j] - mean[j])).collect();
+        let mut curvature = prior.precision.clone();
+        for record in data.records() {
+            let entries = || record.indices.iter().map(|j| *j as usize).zip(record.values);
+            let p = 1.0 / (1.0 + (-entries().map(|(j, x)| x * mean[j]).sum::<f64>() - record.offset).exp());
+            for (j, x) in entries() {
+                slope[j] += (record.target - p) * x;
+                curvature[j] += p * (1.0 - p) * x * x;
+            }
+        }
+        assert!(slope.iter().all(|slope| slope.abs() < 1e-7), "{slope:?}");
+        if approximation == Approximation::MeanField {
+            close(&q.standard().variances(), &curvature.iter().map(|h| 1.0 / h).collect::<Vec<_>>(), 1e-8);
         }
     }
 }
@@ -132,7 +183,7 @@ fn without_noise_every_step_raises_the_bound() {
         let q = Gaussian::from_natural(task.family(), task.posterior(state).to_vec()).unwrap();
         crate::capabilities::glm::total(&logistic_regression::LogisticRegression {}, &data, &q) - q.kl(&prior)
     };
-    let bounds: Vec<f64> = without_noise(&task, &spec, &data)[1..].iter().map(bound).collect();
+    let bounds: Vec<f64> = without_noise(Sums::UnderThePosterior, &task, &spec, &data)[1..].iter().map(bound).collect();
     for pair in bounds.windows(2) {
         assert!(pair[1] >= pair[0] - 1e-10, "{pair:?}");
     }

@@ -14,7 +14,7 @@ use nalgebra::DVector;
 
 use super::rule::Measured;
 use crate::methods::noise_aware::correlations::Correlations;
-use crate::methods::noise_aware::measurements::{Measurement, Measurements};
+use crate::methods::noise_aware::measurements::{Measurement, Measurements, OnTheWay};
 use crate::methods::noise_aware::weighted::Weighted;
 use crate::methods::noise_aware::{Absent, History, LARGEST, Posterior};
 use crate::methods::scaled::learned;
@@ -46,7 +46,7 @@ pub(crate) fn posterior(task: &Setting<'_>, spec: &DpOptimisationSpec, history: 
             curvature_weight: spec.curvature_weight,
             scales: Some(scales),
         }),
-        on_the_way: Some(task.model.clone()).filter(|model| model.rules().has_two_classes()),
+        on_the_way: OnTheWay::Expected(task.model.clone()),
         prior: task.priors(),
         near: None,
     };

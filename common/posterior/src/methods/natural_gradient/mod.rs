@@ -1,8 +1,8 @@
 //! Bounded natural-gradient variational inference (`update = "natural-gradient"`).
 //!
 //! The first visit asks for the Gram matrix c̄ Σ xxᵀ, or Σ c̄(y) xxᵀ where the label bounds a record's curvature. The server makes a preconditioner P of it. Every
-//! later visit asks for [Σ r x ; w Σ c x∘x] at the current posterior (with full covariance w Σ c svec(xxᵀ)), r and c being a record's expected residual and
-//! curvature.
+//! later visit asks for [Σ r x ; w Σ c x∘x] at the current iterate μ (with full covariance w Σ c svec(xxᵀ)), r and c being a record's residual and
+//! curvature there.
 //! The server steps μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)) and averages.
 //!
 //! **Assumes** a likelihood of a linear predictor. **Sensitivity**: C (add-remove) or 2C (replace-one) a visit, clipped and checked. The terms have a
@@ -31,7 +31,6 @@
 mod noise_aware;
 mod prior_predictive;
 mod rule;
-mod scale;
 mod sites;
 mod task;
 

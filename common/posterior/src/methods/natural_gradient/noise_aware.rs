@@ -6,7 +6,7 @@ use nalgebra::DVector;
 
 use super::rule::ReleasedVisit;
 use crate::methods::noise_aware::correlations::{Correlations, Products};
-use crate::methods::noise_aware::measurements::{Measurement, Measurements};
+use crate::methods::noise_aware::measurements::{Measurement, Measurements, OnTheWay};
 use crate::methods::noise_aware::weighted::Weighted;
 use crate::methods::noise_aware::{Absent, ClosedRound, Contribution, History, LARGEST, OwnNoise, Posterior};
 use crate::methods::{NaturalGradientRule, NaturalGradientSpec, NaturalGradientVisit, Rule, Setting};
@@ -42,7 +42,9 @@ pub(crate) fn posterior(
     let same = without.is_none() && gathered.all(|included| Some(included) == first);
     let correlations = if same { correlations } else { correlations.of_some() };
     let weighted = spec.weights_of(&model);
-    let measurements = Measurements { family, measurements, correlations, weighted, on_the_way: None, prior: task.priors(), near };
+    let on_the_way =
+        if task.model.rules().predictor().is_some() { OnTheWay::Relinearised(model, spec.curvature_bound) } else { OnTheWay::Linear };
+    let measurements = Measurements { family, measurements, correlations, weighted, on_the_way, prior: task.priors(), near };
     let extrapolated = measurements.extrapolated().ok_or(Absent::Diverged)?;
     let precision = rule.precision(&last, measurements.error_of_the_last(rule.window(), &extrapolated));
     // A level has as many records in all measurements where the same sites took part in all. What will be added to something else has what is linear alone.
@@ -122,9 +124,11 @@ fn measurements(rule: &NaturalGradientRule, spec: &NaturalGradientSpec, history:
     Some(Read { measurements: visits.into_iter().map(|(visit, _)| measurement(visit)).collect(), states, last })
 }
 
-/// The Gram matrix of a run, which its first round with a site has released.
-pub(super) fn products(rule: &NaturalGradientRule, history: &History, state: &[f64]) -> Option<Products> {
-    rule.products(state, history.rounds.iter().find(|round| !round.included.is_empty()).map_or(0, sites))
+/// The Gram matrix of a run in units of the last state's σ. The first round with a site released it. If the state after that round is unknown, the preconditioner of the last state is taken.
+pub(super) fn products(rule: &NaturalGradientRule, history: &History, last: &[f64]) -> Option<Products> {
+    let first = history.rounds.iter().find(|round| !round.included.is_empty());
+    let state = first.map(|round| round.state.as_slice()).filter(|state| !state.is_empty()).unwrap_or(last);
+    rule.products(state, first.map_or(0, sites), rule.square(last)?)
 }
 
 /// What is taken out of a round's sum.

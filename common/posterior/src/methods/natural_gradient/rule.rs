@@ -2,7 +2,7 @@
 //!
 //! The state is [λ | μ | H̄ | svec P | σ | τ²]: the posterior, the point at which the next gradient is taken, the running mean of the released
 //! curvatures, the preconditioner (absent with a diagonal one, 0 before it is known), and the scales that are learned (absent where none is): the observations'
-//! ([`scale`](super::scale)), and those that coefficients share. λ has the mean of the averaged iterates and precision Λ = Λ0 + H̄, floored at Λ0.
+//! ([`learned_scale`](dp_pvi_math::learned_scale)), and those that coefficients share. λ has the mean of the averaged iterates and precision Λ = Λ0 + H̄, floored at Λ0.
 //!
 //! Where σ is learned, sums are in units of it, and H̄ is the mean of Σ σ²c xxᵀ: then Λ = Λ0 + H̄/σ² with the σ that follows from the visit, and the likelihood's part of P moves with
 //! 1/σ². Everywhere else σ stands for 1.
@@ -10,30 +10,42 @@
 //! * Gram visit: P = Λ0 + V max(E, f) Vᵀ with V E Vᵀ the released matrix. Since c ≤ c̄, P is a bound on the Hessian wherever q is
 //!   (Böhning & Lindsay), so that ρ ≤ 2 is stable. f is the larger of κ s√(d/2), s the noise of a coordinate, below which an
 //!   eigenvalue says nothing, and of the floor below which moves are noise (next paragraph).
-//! * Gradient visit: H̄ moves towards the released curvature, μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)).
+//! * Gradient visit at μ: H̄ moves towards the released curvature, P is raised in directions in which the released curvature clearly exceeds it, and
+//!   μ ← μ + ρ P⁻¹(g + Λ0(m0 − μ)).
 //!
 //! A direction with little curvature moves by K/f times its gradient over the whole run, with K = ρ times the mean index of the
-//! averaged iterates; s, zC√sites under local trust, is left of the noise on that gradient after all visits. For a coefficient of the prior's size τ the
+//! averaged iterates; s, zC√sites under local trust, is left of the noise on that gradient after all visits. For a coefficient of size τ the
 //! best linear filter has gain τ/(2s) at its peak, so f is at least `shrinkage`·K s/τ: the same argument as for the step precision of DP
-//! optimisation.
+//! optimisation. τ is 2.5 typical units whatever the prior is, since the prior does not say how far a run has to go.
 //!
-//! Without noise the fixed point is the optimum of the evidence lower bound. Averages run over ⌈averaging·T⌉ visits, weighted by budget.
+//! Without noise the fixed point is the mode of the posterior, with the curvature at the mode. Averages run over ⌈averaging·T⌉ visits, weighted by budget.
 
 use dp_pvi_math::expfam::any::{Family, Gaussian};
 use dp_pvi_math::expfam::gaussian::full::{svec, svec_times, triangle, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector, SymmetricEigen};
 
-use super::scale::{ScaleState, ScaleSums};
 use crate::methods::noise_aware::correlations::Products;
 use crate::methods::noise_aware::{Contribution, History};
 use crate::methods::{NaturalGradientSpec, NaturalGradientVisit, Preconditioner, Rule, Setting, Step, VisitSum};
 use dp_pvi_math::floor::PrecisionFloor;
+use dp_pvi_math::learned_scale::{LearnedScale, ScaleState, ScaleSums};
 use dp_pvi_math::noisy_likelihood;
 use dp_pvi_math::observation::Precision;
 use dp_pvi_math::scales::NoisyScales;
-use dp_pvi_math::uncertain_curvature::without_negative_eigenvalues;
-use dp_pvi_models::LearnedScale;
+use dp_pvi_math::uncertain_curvature::{above, without_negative_eigenvalues};
 use dp_pvi_models::spec::{GatheredNoise, Prior, Trust};
+
+/// Variance of every coefficient in a distribution that stands for a point.
+const POINT: f64 = 1e-20;
+
+/// A step to a state with a number as large as this is refused.
+const FURTHEST: f64 = 1e100;
+
+/// τ: the size of an effect, in typical units, that a run can reach whatever the prior is.
+const REACH: f64 = 2.5;
+
+/// An eigenvalue of a released curvature counts as signal above this multiple of s√(d/2), s the noise on a coordinate. The largest eigenvalue of noise alone is about as large.
+const SEEN: f64 = 2.0;
 
 /// The rule of one task.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +53,6 @@ pub struct NaturalGradientRule {
     spec: NaturalGradientSpec,
     family: Family,
     prior: Prior,
-    /// The standard deviation of a coefficient that a task begins with.
-    prior_scale: f64,
     /// Budget share of every visit.
     shares: Vec<f64>,
     /// Noise on one coordinate of one site's sum, in every visit.
@@ -65,7 +75,6 @@ impl NaturalGradientRule {
         Self {
             family: task.family(),
             prior: task.priors(),
-            prior_scale: task.prior.scale,
             noise: (0..visits).zip(&shares).map(noise).collect(),
             shares,
             gathered: task.gathered_noise(),
@@ -75,31 +84,15 @@ impl NaturalGradientRule {
         }
     }
 
-    /// Where a site takes its gradient: the posterior of a state with the mean of its iterate.
+    /// Where a site takes its gradient: the iterate of a state, as a Gaussian so narrow that a record's predictor is a number. The posterior λ is as wide as the prior in directions whose
+    /// curvature is hidden by noise. Expected residuals under λ would be those of a flatter curve, and would reach 0 too far out.
     ///
     /// # Errors
     /// The state is not one of this rule.
     pub fn point(family: Family, state: &[f64]) -> Result<Gaussian, dp_pvi_math::expfam::InvalidParameters> {
         let parts = Parts::new(family, state).ok_or(dp_pvi_math::expfam::InvalidParameters::Domain("the state is too short"))?;
-        let natural = with_mean(family, parts.mean, &parts.lambda[family.dimension()..]);
-        Gaussian::from_natural(family, natural)
-    }
-
-    /// Where a site takes its first gradient of times until an event: [`Self::point`] with the preconditioner, which is a bound of what the first curvature will make of the precision, in
-    /// the place of the prior's. An expected count has the factor e^(s²/2) for what q does not know of the predictor, which under a prior is so large that the follow-up of nearly all
-    /// records would end at once. `None` where a curvature was released, or there is no preconditioner.
-    #[must_use]
-    pub fn first_point(family: Family, state: &[f64]) -> Option<Gaussian> {
-        let parts = Parts::new(family, state)?;
-        let matrix = parts.preconditioner.get(..triangle(family.dimension()))?;
-        if parts.curvature.iter().any(|h| *h != 0.0) {
-            return None;
-        }
-        let precision = match family {
-            Family::FullGaussian { .. } => matrix.to_vec(),
-            Family::DiagonalGaussian { dimension } => unsvec(matrix, dimension).diagonal().as_slice().to_vec(),
-        };
-        Gaussian::from_natural(family, with_mean(family, parts.mean, &precision)).ok()
+        let narrow = family.isotropic(0.0, POINT);
+        Gaussian::from_natural(family, with_mean(family, parts.mean, &narrow[family.dimension()..]))
     }
 
     fn gram(&self, state: &[f64], received: &VisitSum<'_>) -> Option<Vec<f64>> {
@@ -143,6 +136,9 @@ impl NaturalGradientRule {
         if let Some(raised) = PrecisionFloor::LogConcave.apply(self.family, &new_prior[d..], &precision) {
             (precision, floored) = (raised.precision, raised.directions);
         }
+        let raised =
+            self.raised(parts.preconditioner, &sent.curvature, self.noise(received) / (self.spec.curvature_weight * old_square))?;
+        let parts = Parts { preconditioner: &raised, ..parts };
         let direction = match self.spec.preconditioner {
             Preconditioner::Gram => Cholesky::new(unsvec(parts.preconditioner, d))?.solve(&DVector::from_vec(slope)).as_slice().to_vec(),
             Preconditioner::Diagonal => {
@@ -160,7 +156,31 @@ impl NaturalGradientRule {
         let preconditioner = self.preconditioner(&parts, &scales, square);
         let next =
             Parts { lambda: &lambda, mean: &mean, curvature: &curvature, preconditioner: &preconditioner, scale, scales: &scales }.concat();
-        next.iter().all(|v| v.is_finite()).then_some(Step { state: next, correction: None, floored })
+        next.iter().all(|v| v.abs() < FURTHEST).then_some(Step { state: next, correction: None, floored })
+    }
+
+    /// P, raised in the directions in which a released curvature exceeds it by more than its noise, which has this standard deviation: P stays a bound of the Hessian. With a mean field only the
+    /// diagonal was released and is raised.
+    fn raised(&self, preconditioner: &[f64], curvature: &[f64], noise: f64) -> Option<Vec<f64>> {
+        let d = self.family.dimension();
+        // There is no preconditioner, or none yet.
+        if preconditioner.len() != triangle(d) || preconditioner.iter().all(|entry| *entry == 0.0) {
+            return Some(preconditioner.to_vec());
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
+        let seen = SEEN * noise * (d as f64 / 2.0).sqrt();
+        let matrix = unsvec(preconditioner, d);
+        let more = match self.family {
+            Family::DiagonalGaussian { .. } => {
+                let own = DVector::from_column_slice(curvature) - matrix.diagonal();
+                DMatrix::from_diagonal(&own.map(|value| if value > SEEN * noise { value } else { 0.0 }))
+            }
+            Family::FullGaussian { .. } => match above(unsvec(curvature, d) - &matrix, seen)? {
+                Some(above) => above,
+                None => return Some(preconditioner.to_vec()),
+            },
+        };
+        Some(svec(&(matrix + more)))
     }
 
     /// What a gradient visit over so many sites released, read off the states before and after it. `None` where they are not states of this
@@ -172,7 +192,8 @@ impl NaturalGradientRule {
             return None;
         }
         let moved: Vec<f64> = new.mean.iter().zip(old.mean).map(|(new, old)| (new - old) / self.spec.step).collect();
-        let slope = svec_times(old.preconditioner, &moved);
+        // The step was divided by the raised preconditioner, with the scales before the step.
+        let slope = svec_times(&self.preconditioner(&new, old.scales, old.square()), &moved);
         let prior = self.prior.precisions(old.scales);
         let gradient = slope.iter().zip(self.pull_of_prior(&prior, old.mean)).map(|(slope, pull)| slope - pull);
         let gain = self.gain(visit).curvature;
@@ -229,18 +250,14 @@ impl NaturalGradientRule {
         Some(state.without(&known, &weights, known.excess * mean, known.excess.powi(2) * variance))
     }
 
-    /// Σ xxᵀ of a state's preconditioner, which a Gram visit over so many sites has set.
-    pub(super) fn products(&self, state: &[f64], sites: u32) -> Option<Products> {
+    /// Σ xxᵀ from the preconditioner of the state after a Gram visit over so many sites, in units of σ² = `square`.
+    pub(super) fn products(&self, state: &[f64], sites: u32, square: f64) -> Option<Products> {
         let (d, parts) = (self.family.dimension(), self.parts(state)?);
         let prior = DMatrix::from_diagonal(&DVector::from_vec(self.prior.precisions(parts.scales)));
-        let matrix = unsvec(parts.preconditioner, d) - prior;
+        let ratio = parts.square() / square;
+        let matrix = (unsvec(parts.preconditioner, d) - prior) * ratio;
         let received = VisitSum { visit: 0, sites, sum: &[] };
-        let noise = self.noise(&received) / parts.square();
-        // As it was at the first visit, whatever σ was learned since.
-        let before = self.initial();
-        let before = self.parts(&before)?;
-        let floor = self.floor(&received, &before) * before.square() / parts.square();
-        Some(Products::new(matrix, noise.powi(2), floor))
+        Some(Products::new(matrix, (self.noise(&received) / square).powi(2), self.floor(&received, &parts) * ratio))
     }
 
     /// Λ0(m0 − μ), for a Λ0 of this diagonal.
@@ -375,7 +392,7 @@ impl NaturalGradientRule {
         let share: f64 = (first..visits).map(gradient).sum();
         let gathered = self.gathered.of(received.sites);
         let noise = self.spec.noise_multiplier.get() * self.spec.clip_norm.get() * (gathered / share.max(f64::MIN_POSITIVE)).sqrt();
-        self.spec.shrinkage * gain * noise / (parts.square().sqrt() * self.prior_scale)
+        self.spec.shrinkage * gain * noise / (parts.square().sqrt() * REACH)
     }
 
     /// Number of visits, and the first one that brings a gradient.

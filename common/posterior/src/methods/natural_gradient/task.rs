@@ -7,7 +7,6 @@ use dp_pvi_math::expfam::gaussian::full::triangle;
 use dp_pvi_privacy::mechanism::SumMechanism;
 use serde::{Deserialize, Serialize};
 
-use super::scale::ScaleState;
 use crate::methods::agreement::{Compared, NotTested, SiteReleases};
 use crate::methods::check::requires_epsilon;
 use crate::methods::divided::{Divided, Undividable};
@@ -19,6 +18,8 @@ use crate::methods::{
     Comparable, NaturalGradientRule, NoiseAware, Parted, Resolving, Rule, Setting, SiteStateForm, StateForm, SumSpec, Traits, UpdateRules,
     UpdateSpec, VisitForm, Visits,
 };
+use dp_pvi_math::learned_scale::ScaleState;
+pub use dp_pvi_math::learned_scale::ScaleWeights;
 use dp_pvi_models::predictor::Statistics;
 use dp_pvi_models::spec::check::{checked, invalid, positive, require, requires_clip_norms};
 use dp_pvi_models::spec::words::Short;
@@ -44,7 +45,7 @@ pub struct NaturalGradientSpec {
     /// diagonal), so that noise is not taken for curvature.
     pub eigenvalue_floor: f64,
     /// The preconditioner is nowhere below this times K s/τ either: K the gain of the run in steps, s the noise that is left on the
-    /// gradient, τ the prior's scale.
+    /// gradient, τ = 2.5 typical units.
     pub shrinkage: f64,
     /// r̄: residuals are cut to this, before a record's weight multiplies them. B of times until an event: follow-up ends at this expected count, and nothing is cut.
     pub residual_bound: f64,
@@ -60,16 +61,6 @@ pub struct NaturalGradientSpec {
     /// Weights of the statistics of a learned scale of the observations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_weights: Option<ScaleWeights>,
-}
-
-/// Weights of the two statistics of a record for a learned scale, against the gradient block.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ScaleWeights {
-    /// Of w(t − m), m half the bound of t.
-    pub statistic: f64,
-    /// Of w, a record's own weight: 1 where records have none.
-    pub count: f64,
 }
 
 impl NaturalGradientSpec {

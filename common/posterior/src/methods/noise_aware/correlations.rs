@@ -12,55 +12,16 @@
 //! What is taken for known may be wrong: [`Correlations::doubt`] says by how much.
 
 use dp_pvi_schema::EntryKind as Entry;
-use nalgebra::{DMatrix, DVector, SymmetricEigen};
+use nalgebra::{DMatrix, DVector};
 
 use crate::methods::Setting;
+pub(crate) use dp_pvi_math::products::Products;
 use dp_pvi_models::ModelSpec;
 use dp_pvi_models::expected::weighted_moments;
 
 /// Standard deviation of the error of an unknown correlation, and of one from a Gram matrix, which lacks the weights c.
 const WITHOUT_GRAM: f64 = 0.08;
 const WITH_GRAM: f64 = 0.05;
-
-/// Σ xxᵀ, as it was released.
-#[derive(Debug, Clone)]
-pub(crate) struct Products {
-    pub(crate) matrix: DMatrix<f64>,
-    /// Variance of the noise on the entries of its svec.
-    pub(crate) noise: f64,
-    /// The part of the matrix that is not known: eigenvalues that were raised to a floor lie anywhere below it.
-    pub(crate) raised: DMatrix<f64>,
-}
-
-impl Products {
-    /// A matrix whose eigenvalues below this floor were raised to it. They are taken for half of it.
-    pub(crate) fn new(matrix: DMatrix<f64>, noise: f64, floor: f64) -> Self {
-        let d = matrix.nrows();
-        let raised = || -> Option<DMatrix<f64>> {
-            let eigen = SymmetricEigen::try_new(matrix.clone(), f64::EPSILON, 1000 * d.max(10))?;
-            // As far as rounding goes in a state.
-            let limit = floor + 1e-9 * eigen.eigenvalues.max().abs();
-            let raised = eigen.eigenvalues.map(|value| if value <= limit { value } else { 0.0 });
-            Some(&eigen.eigenvectors * DMatrix::from_diagonal(&raised) * eigen.eigenvectors.transpose())
-        };
-        let raised = if floor > 0.0 { raised() } else { None };
-        match raised {
-            Some(raised) => Self { matrix: matrix - 0.5 * &raised, noise, raised },
-            None => Self { matrix, noise, raised: DMatrix::zeros(d, d) },
-        }
-    }
-
-    /// Variance of what is not known of an entry for the floor: at most that of eigenvalues which are uniform below it.
-    pub(super) fn below_floor(&self, i: usize, j: usize) -> f64 {
-        self.raised[(i, i)] * self.raised[(j, j)] / 12.0
-    }
-
-    /// The same times a number.
-    #[must_use]
-    pub(super) fn times(&self, factor: f64) -> Self {
-        Self { matrix: &self.matrix * factor, noise: self.noise * factor * factor, raised: &self.raised * factor }
-    }
-}
 
 /// How entries of H off the diagonal follow from the diagonal.
 #[derive(Debug, Clone)]
@@ -126,6 +87,17 @@ impl Correlations {
     /// Σ xxᵀ of the records that H is of, with the weights that they have where [`Self::at`] has put them in.
     pub(super) fn products(&self) -> Option<&Products> {
         self.products.as_ref().filter(|_| self.same_records)
+    }
+
+    /// Σ xxᵀ as it was released, of the records of H or of others.
+    pub(super) fn released(&self) -> Option<&Products> {
+        self.products.as_ref()
+    }
+
+    /// The structure that the schema alone implies.
+    #[must_use]
+    pub(super) fn without_products(&self) -> Self {
+        Self { products: None, ..self.clone() }
     }
 
     /// What is public about an entry of a row.

@@ -19,7 +19,10 @@
 //! The bend of the gradient between them and θ̄ ([`Measurements::bent_on`]) is therefore added to S for the precision. It is not added for the mean, which it would
 //! pull back to the prior.
 //!
-//! **Between μ_t and θ.** If [`Measurements::on_the_way`] names the model, the model predicts the gradient expected for a θ, its derivative and its variance
+//! **Re-linearised.** With [`OnTheWay::Relinearised`] the model's curvature along the way takes every measurement to θ ([`relinearised`]). The variance of the
+//! model's error then replaces ρ_t² b_t tr H/d in v_t, and is in S for both the mean and the precision. There is no bend of the gradient to add.
+//!
+//! **Between μ_t and θ.** If [`OnTheWay::Expected`] names the model, the model predicts the gradient expected for a θ, its derivative and its variance
 //! ([`expected`](dp_pvi_models::expected)). The correction that this makes is given a relative standard deviation of [`BY_MODEL`].
 //!
 //! **Structure.** The released H is combined with what the schema and a Gram matrix imply ([`structure`](super::structure)). Otherwise the noise of entries
@@ -35,6 +38,8 @@
 //!
 //! **Assumption**: no term is shortened, which would bias the fit. Source: this project; Bayes' rule for noisy statistics follows Bernstein and Sheldon (2018).
 
+mod relinearised;
+
 use dp_pvi_math::expfam::any::Family;
 use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use nalgebra::{Cholesky, DMatrix, DVector};
@@ -45,7 +50,9 @@ use super::unweighted::unweighted;
 use super::weighted::Weighted;
 use super::{Posterior, signal_to_noise};
 use crate::methods::Setting;
-use dp_pvi_math::uncertain_curvature::{error, error_along, without_negative_eigenvalues};
+use dp_pvi_math::relinearised::Curvatures;
+use dp_pvi_math::simplex::normalised;
+use dp_pvi_math::uncertain_curvature::{error, error_along, variances_of_entries, without_negative_eigenvalues};
 use dp_pvi_models::ModelSpec;
 use dp_pvi_models::expected::{Expected, Rows};
 use dp_pvi_models::predictor::Statistics;
@@ -111,11 +118,21 @@ pub(crate) struct Measurements {
     pub(crate) correlations: Correlations,
     /// Where records are weighted.
     pub(crate) weighted: Option<Weighted>,
-    /// The model by which measurements on the way are taken to where the way leads ([`expected`](dp_pvi_models::expected)).
-    pub(crate) on_the_way: Option<ModelSpec>,
+    pub(crate) on_the_way: OnTheWay,
     pub(crate) prior: Prior,
     /// Where S is taken, for measurements that something else will be added to: S depends on θ, and is wanted where the sum leads. At the mode, where there is none.
     pub(crate) near: Option<DVector<f64>>,
+}
+
+/// How the gradient of a measurement is taken to θ.
+#[derive(Debug, Clone)]
+pub(crate) enum OnTheWay {
+    /// With one curvature for all measurements.
+    Linear,
+    /// By the gradient that the model expects for θ, if it has two classes ([`expected`](dp_pvi_models::expected)).
+    Expected(ModelSpec),
+    /// By the model's curvature along the way ([`relinearised`]). The number is c̄, the unit of the Gram matrix.
+    Relinearised(ModelSpec, f64),
 }
 
 /// Where the measurements lead together.
@@ -148,12 +165,16 @@ struct Likelihood {
     doubt: DMatrix<f64>,
     /// Variances of what is not known of them on the way from the reference to the posterior.
     moved: DMatrix<f64>,
+    /// The curvature at θ. It differs from `curvature` if `curvature` is the one on the way to θ.
+    there: DMatrix<f64>,
     /// Covariance of the records' scores.
     scores: DMatrix<f64>,
     /// Covariance of what the model gets wrong of the gradient.
     by_model: DMatrix<f64>,
     /// By what the model says that the measurements' curvatures differ, where it is asked.
     explained: Option<Vec<f64>>,
+    /// The variance, in every coordinate, of the model's error in each measurement. `None` if measurements are not re-linearised.
+    bends: Option<Vec<f64>>,
 }
 
 impl Measurements {
@@ -177,8 +198,9 @@ impl Measurements {
         let looked = mean(self.measurements.iter().map(|measurement| &measurement.point), &weights);
         let mut scaled = Scaled::new(&self.prior, looked.as_slice());
         let mut at = self.measurements.last()?.point.clone();
+        let of_model = self.of_model();
         for pass in 0..PASSES {
-            let likelihood = self.likelihood(&weights, &at)?;
+            let likelihood = self.likelihood(&weights, &at, of_model.as_ref())?;
             let fresh = sum(weights.iter().zip(&self.measurements).map(|(w, measurement)| &measurement.noise * (w * w)));
             let bent = likelihood.curvature.diagonal() * weights.iter().zip(&bends).map(|(w, bend)| w * w * bend).sum::<f64>();
             // S is H and this, and the errors of H on θ − μ_r.
@@ -191,6 +213,7 @@ impl Measurements {
                 reference: &likelihood.reference,
                 gradient: &likelihood.gradient,
                 curvature: &likelihood.curvature,
+                there: &likelihood.there,
                 noise: &(added + &unknown * both),
                 unknown: &(unknown * (1.0 - both)),
                 variances: &likelihood.doubt,
@@ -202,22 +225,35 @@ impl Measurements {
             let step = &mean - &at;
             let far = Cholesky::new(spread.clone()).map_or(f64::INFINITY, |factor| step.dot(&factor.solve(&step)));
             // A slope is that of where θ was taken to be. Steps that go to and fro are halved.
-            let converged = likelihood.explained.is_none() || far < CONVERGED;
-            at = if likelihood.explained.is_some() && pass >= PASSES / 2 { &at + 0.5 * step } else { mean.clone() };
+            let moves = likelihood.explained.is_some() || of_model.is_some();
+            let converged = !moves || far < CONVERGED;
+            at = match &of_model {
+                _ if !moves => mean.clone(),
+                Some(of_model) => &at + of_model.rows.shortened(step) * if pass >= PASSES / 2 { 0.5 } else { 1.0 },
+                None if pass >= PASSES / 2 => &at + 0.5 * step,
+                None => mean.clone(),
+            };
             // Where a run still moves, measurements agree with each other and may all be wrong in the same way about where it leads.
             let rest = &mean - self.end();
             let way = &mean - &likelihood.reference;
             let unexplained = likelihood.explained.as_ref().map(|explained| unexplained(&self.measurements, explained));
             let changes = unexplained.as_ref().unwrap_or(&changes);
-            let ahead = self.bent_on(&rest, &likelihood.curvature, changes) + error(&likelihood.moved, &(&spread + &way * way.transpose()));
+            let ahead = match likelihood.bends {
+                Some(_) => DMatrix::zeros(d, d),
+                None => self.bent_on(&rest, &likelihood.curvature, changes) + error(&likelihood.moved, &(&spread + &way * way.transpose())),
+            };
             for ((bend, measurement), change) in bends.iter_mut().zip(&self.measurements).zip(changes) {
+                if likelihood.bends.is_some() {
+                    break;
+                }
                 let way = &measurement.point - &mean;
                 *bend = change * change * way.dot(&(&likelihood.curvature * &way)).max(0.0);
             }
             // An error of H is the same in all measurements: it acts on their mean, as above. Alone, each would be wrong by this much.
             let far = |measurement: &Measurement| (&likelihood.doubt * (&measurement.point - &mean).map(|v| v * v)).mean();
             let size = likelihood.curvature.diagonal().mean();
-            let variances = noise.iter().zip(&bends).zip(&self.measurements).map(|((noise, bend), m)| noise + bend * size + far(m));
+            let bent_by = |t: usize| likelihood.bends.as_ref().map_or_else(|| bends[t] * size, |bends| bends[t]);
+            let variances = self.measurements.iter().enumerate().map(|(t, m)| noise[t] + bent_by(t) + far(m));
             let new = normalised(variances.map(|variance| 1.0 / variance));
             let moved = weights.iter().zip(&new).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             // The first pass does not know how far away the measurements are that it takes.
@@ -229,7 +265,8 @@ impl Measurements {
                     natural_parameters: self.natural(&mean, &precision)?,
                     signal_to_noise: signal_to_noise(likelihood.released.component_div(&sds).as_slice(), 1.0),
                     noise_share: Some({
-                        let (records, way) = (likelihood.curvature.diagonal().mean(), bent.mean() + ahead.diagonal().mean());
+                        let by_model = likelihood.bends.as_ref().map_or(0.0, |_| likelihood.by_model.diagonal().mean());
+                        let (records, way) = (likelihood.there.diagonal().mean(), bent.mean() + ahead.diagonal().mean() + by_model);
                         let of_all = (records + fresh.mean()) / (records + fresh.mean() + way);
                         of_all.min(fresh.mean() / (fresh.mean() + bent.mean()))
                     }),
@@ -237,7 +274,7 @@ impl Measurements {
                     precision: None,
                 };
                 let found =
-                    Extrapolated { posterior, mean, covariance: spread, precision, weights, bends, ahead, curvature: likelihood.curvature };
+                    Extrapolated { posterior, mean, covariance: spread, precision, weights, bends, ahead, curvature: likelihood.there };
                 return Some(found).filter(|extrapolated| extrapolated.posterior.natural_parameters.iter().all(|v| v.is_finite()));
             }
             last = settled || pass + 2 == PASSES;
@@ -312,9 +349,14 @@ impl Measurements {
     }
 
     /// The likelihood estimated by all measurements together, linearised about `theta`.
-    fn likelihood(&self, weights: &[f64], theta: &DVector<f64>) -> Option<Likelihood> {
+    fn likelihood(&self, weights: &[f64], theta: &DVector<f64>, of_model: Option<&Curvatures<'_>>) -> Option<Likelihood> {
         let of = |part: fn(&Measurement) -> &DVector<f64>| mean(self.measurements.iter().map(part), weights);
-        let (released, reference) = (of(|measurement| &measurement.curvature), of(|measurement| &measurement.point));
+        let (mut released, reference) = (of(|measurement| &measurement.curvature), of(|measurement| &measurement.point));
+        let of_model = of_model.map(|of_model| {
+            let (change, scale) = self.change(of_model, weights, theta);
+            released += change;
+            (of_model, scale)
+        });
         let curvature_noise = sum(weights.iter().zip(&self.measurements).map(|(w, measurement)| &measurement.curvature_noise * (w * w)));
         let entries = match self.family {
             Family::FullGaussian { dimension } => {
@@ -339,7 +381,9 @@ impl Measurements {
             by_model: DMatrix::zeros(theta.len(), theta.len()),
             reference: reference.clone(),
             gradient: of(|measurement| &measurement.gradient),
+            there: curvature.clone(),
             curvature: curvature.clone(),
+            bends: None,
             released: released.clone(),
             curvature_noise: curvature_noise.clone(),
             doubt: doubt.clone(),
@@ -359,6 +403,7 @@ impl Measurements {
                 reference: theta - pull,
                 scores: without_negative_eigenvalues(expected.scores)?,
                 by_model: &moved_by * moved_by.transpose() * (BY_MODEL * BY_MODEL),
+                there: tangent.clone(),
                 curvature: tangent,
                 doubt: &doubt * (factor * factor),
                 moved: &moved * (factor * factor),
@@ -366,19 +411,23 @@ impl Measurements {
                 ..linear()
             })
         };
-        Some(by_model().unwrap_or_else(linear))
+        match of_model {
+            Some(of_model) => self.taken(of_model, weights, theta, linear()),
+            None => Some(by_model().unwrap_or_else(linear)),
+        }
     }
 
     /// What the model expects of measurements with these weights if the truth is `theta`, for an H with this diagonal and noise of these variances on it, which was released about `reference`.
-    /// `None` without the model, an intercept or a known unit.
+    /// `None` without a model of two classes, an intercept or a known unit.
     fn expected(
         &self,
         weights: &[f64],
         (theta, reference): (&DVector<f64>, &DVector<f64>),
         (diagonal, noise): (&DVector<f64>, &DVector<f64>),
     ) -> Option<Expected> {
-        let (model, intercept) = (self.on_the_way.as_ref()?, self.correlations.intercept()?);
-        if noise[intercept] > (UNKNOWN_UNIT * diagonal[intercept]).powi(2) {
+        let OnTheWay::Expected(model) = &self.on_the_way else { return None };
+        let intercept = self.correlations.intercept()?;
+        if !model.rules().has_two_classes() || noise[intercept] > (UNKNOWN_UNIT * diagonal[intercept]).powi(2) {
             return None;
         }
         let moments = unweighted(&self.correlations, (diagonal, intercept), reference, model)?;
@@ -436,23 +485,10 @@ fn unexplained(measurements: &[Measurement], proportions: &[f64]) -> Vec<f64> {
     changes(&measurements.iter().zip(proportions).map(alike).collect::<Vec<_>>())
 }
 
-/// Variances of the noise on the entries of a matrix, from those on its svec: entries off the diagonal are multiplied by √2 before noise is added.
-pub(super) fn variances_of_entries(svec: &DVector<f64>, dimension: usize) -> DMatrix<f64> {
-    // unsvec divides entries off the diagonal by √2.
-    let matrix = unsvec(svec.as_slice(), dimension);
-    DMatrix::from_fn(dimension, dimension, |i, j| if i == j { matrix[(i, j)] } else { std::f64::consts::FRAC_1_SQRT_2 * matrix[(i, j)] })
-}
-
 /// Natural parameters of a mean field with these means and marginal variances.
 fn marginal(mean: &DVector<f64>, covariance: &DMatrix<f64>) -> Vec<f64> {
     let precision: Vec<f64> = covariance.diagonal().iter().map(|v| 1.0 / v).collect();
     [mean.iter().zip(&precision).map(|(m, p)| m * p).collect(), precision].concat()
-}
-
-pub(crate) fn normalised(weights: impl Iterator<Item = f64>) -> Vec<f64> {
-    let weights: Vec<f64> = weights.collect();
-    let total: f64 = weights.iter().sum();
-    weights.iter().map(|weight| weight / total).collect()
 }
 
 fn mean<'a>(vectors: impl Iterator<Item = &'a DVector<f64>>, weights: &[f64]) -> DVector<f64> {

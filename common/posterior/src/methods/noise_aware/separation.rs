@@ -123,7 +123,7 @@ mod tests {
     use super::uncertainty;
     use crate::methods::noise_aware::Posterior;
     use crate::methods::noise_aware::correlations::{Correlations, Products};
-    use crate::methods::noise_aware::measurements::{Extrapolated, Measurement, Measurements};
+    use crate::methods::noise_aware::measurements::{Extrapolated, Measurement, Measurements, OnTheWay};
     use crate::methods::noise_aware::weighted::{Weighted, weight_within};
     use dp_pvi_math::expfam::any::{Family, Gaussian};
     use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
@@ -208,7 +208,7 @@ mod tests {
                 Correlations::of_entries(vec![Entry::Indicator { group: 0 }, Entry::Intercept], Some(products)).of_model(model.into());
             let weighted = self.clip_norm.map(|clip_norm| Weighted { model: model.into(), clip_norm, curvature_weight: 1.0, scales: None });
             let prior = Prior { mean: vec![0.0; 2], precision: vec![1.0; 2], groups: Vec::new() };
-            let (family, on_the_way, near) = (Family::FullGaussian { dimension: 2 }, None, None);
+            let (family, on_the_way, near) = (Family::FullGaussian { dimension: 2 }, OnTheWay::Linear, None);
             Released { measurements: Measurements { family, measurements, correlations, weighted, on_the_way, prior, near }, around }
         }
 

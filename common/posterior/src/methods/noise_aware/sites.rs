@@ -17,12 +17,13 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 
 use super::LARGEST;
 use super::correlations::{Correlations, Products};
-use super::measurements::{Extrapolated, Measurement, Measurements, normalised, sum, variances_of_entries};
+use super::measurements::{Extrapolated, Measurement, Measurements, OnTheWay, sum};
 use super::weighted::Weighted;
 use crate::methods::Setting;
 use crate::methods::agreement::{Compared, Evidence, NotTested, allowance, compare};
 use crate::methods::divided::{Divided, Noise, Undividable};
-use dp_pvi_math::uncertain_curvature::{error, without_negative_eigenvalues};
+use dp_pvi_math::simplex::normalised;
+use dp_pvi_math::uncertain_curvature::{error, variances_of_entries, without_negative_eigenvalues};
 use dp_pvi_models::ModelSpec;
 
 /// Largest d: a matrix of this size is decomposed for every site.
@@ -130,7 +131,7 @@ impl Sites<'_> {
             measurements,
             correlations: self.correlations.clone(),
             weighted: self.weighted.clone(),
-            on_the_way: None,
+            on_the_way: OnTheWay::Linear,
             prior: self.task.priors(),
             near: None,
         }

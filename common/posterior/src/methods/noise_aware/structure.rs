@@ -17,6 +17,8 @@ use nalgebra::{DMatrix, DVector};
 
 use super::correlations::{Correlations, Products};
 use dp_pvi_math::normal::log_cdf;
+use dp_pvi_math::relinearised::Rows;
+use dp_pvi_math::uncertain_curvature::without_negative_eigenvalues;
 
 /// Standard deviation of the error of an entry that follows from a Gram matrix, over the entry.
 const WEIGHT: f64 = 0.5;
@@ -85,6 +87,22 @@ impl Correlations {
         }
         let estimate = DMatrix::from_fn(d, d, |i, j| known.entry(i.min(j), i.max(j), &diagonal));
         (estimate.map(|estimate| estimate.value), estimate.map(|estimate| estimate.variance))
+    }
+
+    /// Rows by the moments of the Gram matrix, combined with what the schema implies. Their number is in units of c̄. `None` without an intercept.
+    pub(super) fn rows(&self) -> Option<Rows> {
+        let (products, k) = (self.released()?, self.intercept()?);
+        let matrix = &products.matrix;
+        // svec multiplies entries off the diagonal by √2, and then adds noise.
+        let noise = |i, j| products.noise * if i == j { 1.0 } else { 0.5 } + products.below_floor(i, j);
+        let noise = DMatrix::from_fn(matrix.nrows(), matrix.nrows(), noise);
+        let seen = Seen { diagonal: &matrix.diagonal(), diagonal_noise: &noise.diagonal(), entries: Some((matrix, &noise)) };
+        let (combined, _) = self.without_products().curvature(&seen);
+        let count = combined[(k, k)];
+        let moments = combined / count;
+        let mean = moments.column(k).into_owned();
+        let covariance = without_negative_eigenvalues(moments - &mean * mean.transpose())?;
+        (count > 0.0).then_some(Rows { count, mean, covariance })
     }
 
     /// By how much H, which has this entry for the intercept, differs between two points, as the Gram matrix with weights says. `None` where it has none.

@@ -86,7 +86,7 @@ fn without_noise_the_limit_is_the_optimum_of_both() {
             // The rule looks at how much noise there is.
             let spec = NaturalGradientSpec { noise_multiplier: NoiseMultiplier::new(1e-9).unwrap(), ..spec(preconditioner) };
             let task = task_with(spec, approximation, 800);
-            let last = super::without_noise(&task, &spec, &data).pop().unwrap();
+            let last = super::without_noise(super::Sums::UnderThePosterior, &task, &spec, &data).pop().unwrap();
             let (q, scale) = optimum(&data, task.family());
             let found = task.scale_at(&last).unwrap();
             assert!((found.square() / scale.square() - 1.0).abs() < 1e-8, "{found:?} {scale:?}");

@@ -2,9 +2,11 @@
 
 use dp_pvi_accounting::Relation;
 use dp_pvi_math::expfam::any::Gaussian;
+use dp_pvi_math::expfam::gaussian::full::unsvec;
+use nalgebra::{DMatrix, DVector};
 
 use super::NaturalGradientRule;
-use crate::methods::VisitSum;
+use crate::methods::{Rule, VisitSum};
 use crate::task::{AggregationSpec, NaturalGradientSpec, RawTask, ResolveContext, ResolvedTask, TaskError, Trust, UpdateSpec};
 
 const SCHEMA: &str = "norm_bound = 2.0\n[[columns]]\nname = \"died\"\nkind = \"boolean\"\ntrue_values = [\"yes\"]\nfalse_values = [\"no\"]\n\
@@ -144,5 +146,34 @@ fn combinations_that_do_not_exist_are_named() {
     ] {
         let message = task(options, "mean-field").unwrap_err().to_string();
         assert!(message.contains(word), "{options}: {message}");
+    }
+}
+
+/// A released curvature that clearly exceeds P raises P before the step. What the visit released can still be read off the states.
+#[test]
+fn the_preconditioner_rises_to_a_released_curvature_above_it() {
+    for (approximation, curvature) in [("mean-field", vec![5e5, 2e6]), ("full-covariance", vec![5e5, 3e5, 2e6])] {
+        let task = task("shrinkage = 0.0\neigenvalue_floor = 0.0", approximation).unwrap();
+        let (spec, rule) = (spec(&task), NaturalGradientRule::new(&task.setting(), spec(&task)));
+        let before = rule.apply(&rule.initial(), &arrived(0, &[4e5, 0.0, 1e6])).state;
+        let sum: Vec<f64> = [300.0, -200.0].into_iter().chain(curvature.iter().map(|h| spec.curvature_weight * h)).collect();
+        let after = rule.apply(&before, &arrived(1, &sum)).state;
+        let preconditioner = |state: &[f64]| unsvec(rule.parts(state).unwrap().preconditioner, 2);
+        let released = match approximation {
+            "mean-field" => DMatrix::from_diagonal(&DVector::from_vec(curvature.clone())),
+            _ => unsvec(&curvature, 2),
+        };
+        let (old, new) = (preconditioner(&before), preconditioner(&after));
+        assert!((&new - &old).symmetric_eigenvalues().min() > -1e-6 * old.norm());
+        // Up to what may be noise.
+        let noise = rule.noise(&arrived(1, &[])) / spec.curvature_weight;
+        assert!((&new - &released).symmetric_eigenvalues().min() > -2.0 * noise, "{new} {released}");
+        let visit = rule.released(&before, &after, 1, 1).unwrap();
+        for (found, sent) in visit.gradient.iter().chain(&visit.curvature).zip([300.0, -200.0].iter().chain(&curvature)) {
+            assert!((found - sent).abs() <= 1e-9 * (1.0 + sent.abs()), "{found} {sent}");
+        }
+        // A smaller curvature leaves P unchanged.
+        let small: Vec<f64> = [300.0, -200.0].into_iter().chain(curvature.iter().map(|h| 0.1 * spec.curvature_weight * h)).collect();
+        assert_eq!(preconditioner(&rule.apply(&before, &arrived(1, &small)).state), old);
     }
 }

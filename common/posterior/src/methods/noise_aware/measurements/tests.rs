@@ -5,7 +5,7 @@ use dp_pvi_math::expfam::gaussian::full::{svec, unsvec};
 use dp_pvi_schema::EntryKind;
 use nalgebra::{DMatrix, DVector};
 
-use super::{MOST, Measurement, Measurements, changes, error};
+use super::{MOST, Measurement, Measurements, OnTheWay, changes, error};
 use crate::methods::noise_aware::{correlations::Correlations, full};
 use dp_pvi_models::spec::Prior;
 
@@ -38,7 +38,7 @@ fn released(measurements: Vec<Measurement>) -> Measurements {
         measurements,
         correlations: Correlations::of_gram(curvature()),
         weighted: None,
-        on_the_way: None,
+        on_the_way: OnTheWay::Linear,
         prior: Prior { mean: vec![PRIOR.0; 3], precision: vec![PRIOR.1; 3], groups: Vec::new() },
         near: None,
     }
@@ -160,7 +160,7 @@ fn the_error_of_the_curvature_is_that_of_random_matrices() {
     let best = DVector::from_vec(vec![0.4, -1.0, 2.0]);
     let numbers = Correlations::of_entries(vec![EntryKind::Number; 3], None);
     let all = Measurements { correlations: numbers, ..released(quadratic(&best, &[1.0; 4], 9.0)) };
-    let likelihood = all.likelihood(&[0.25; 4], &DVector::zeros(3)).unwrap();
+    let likelihood = all.likelihood(&[0.25; 4], &DVector::zeros(3), None).unwrap();
     let mean = DVector::from_vec(vec![1.0, 0.5, -0.5]);
     // Every entry moves by itself, those off the diagonal with what is left of their noise beside the schema's doubt.
     let distance = &mean - &likelihood.reference;
@@ -189,7 +189,7 @@ fn the_mean_is_the_mode_of_the_density_of_what_was_released() {
         measurements.iter_mut().for_each(|measurement| measurement.gradient += DVector::from_vec(vec![300.0, -200.0, 250.0]));
         let all = Measurements { correlations: numbers(), ..released(measurements) };
         let extrapolated = all.extrapolated().unwrap();
-        let likelihood = all.likelihood(&extrapolated.weights, &extrapolated.mean).unwrap();
+        let likelihood = all.likelihood(&extrapolated.weights, &extrapolated.mean, None).unwrap();
         assert!(extrapolated.bends.iter().all(|bend| *bend == 0.0));
         let fixed = &likelihood.scores + DMatrix::identity(3, 3) * extrapolated.weights.iter().map(|w| w * w * noise).sum::<f64>();
         let unknown = error(&likelihood.doubt, &extrapolated.covariance);

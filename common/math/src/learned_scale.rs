@@ -4,16 +4,39 @@
 //! are, as measurements of one likelihood near its maximum ([`LogScale`]); a visit before those is alone. What follows is the distribution of 1/σ² with the noise considered, and as wide as the
 //! last step was long. Post-processing of released values.
 
-use crate::methods::ScaleWeights;
-use dp_pvi_math::observation::{LogScale, Precision};
-use dp_pvi_models::LearnedScale;
+use serde::{Deserialize, Serialize};
+
+use crate::observation::{LogScale, Precision};
 
 /// Largest step of ln σ² from one visit to the next: a factor of 2 of σ.
 const LARGEST_STEP: f64 = 2.0 * std::f64::consts::LN_2;
 
+/// A scale of observations that a run learns: see [`observation`](crate::observation).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LearnedScale {
+    /// Prior of ϖ = 1/σ².
+    pub prior: Precision,
+    /// No record's t = c((y − a)² + s²) is above this; none is below 0.
+    pub largest: f64,
+    /// Information of one observation about ln σ², where the model is right.
+    pub information: f64,
+    /// κ: an error δ of the coefficients makes the sum of all t larger by κ δᵀHδ, to second order, H their information.
+    pub excess: f64,
+}
+
+/// Weights of the two statistics of a record for a learned scale, against the gradient block.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleWeights {
+    /// Of w(t − m), m half the bound of t.
+    pub statistic: f64,
+    /// Of w, a record's own weight: 1 where records have none.
+    pub count: f64,
+}
+
 /// The numbers of a state.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct ScaleState {
+pub struct ScaleState {
     /// Mean of ln σ² of the visits that are averaged.
     reference: f64,
     /// Mean of G.
@@ -23,39 +46,46 @@ pub(super) struct ScaleState {
     /// Variance of the noise of those means, of a number that is sent with weight 1.
     noise: f64,
     /// q(1/σ²).
-    pub(super) precision: Precision,
+    pub precision: Precision,
 }
 
 /// What a visit brought.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ScaleSums {
+pub struct ScaleSums {
     /// Σ w(t − m) and Σ w, with noise.
-    pub(super) sums: [f64; 2],
+    pub sums: [f64; 2],
     /// Variance of the noise of a number that is sent with weight 1.
-    pub(super) noise: f64,
+    pub noise: f64,
     /// How much of the means it replaces.
-    pub(super) gain: f64,
+    pub gain: f64,
 }
 
 impl ScaleState {
     /// Numbers in a state.
-    pub(super) const LEN: usize = 6;
+    pub const LEN: usize = 6;
 
-    pub(super) fn initial(prior: Precision) -> Self {
+    /// The state before the first visit: the prior.
+    #[must_use]
+    pub fn initial(prior: Precision) -> Self {
         Self { reference: prior.square().ln(), gradient: 0.0, count: 0.0, noise: 0.0, precision: prior }
     }
 
-    pub(super) fn read(numbers: &[f64]) -> Option<Self> {
+    /// Reads the [`Self::LEN`] numbers of a state. `None` for a slice of another length.
+    #[must_use]
+    pub fn read(numbers: &[f64]) -> Option<Self> {
         let &[reference, gradient, count, noise, shape, rate] = numbers else { return None };
         Some(Self { reference, gradient, count, noise, precision: Precision { shape, rate } })
     }
 
-    /// The distribution comes last.
-    pub(super) fn numbers(&self) -> [f64; Self::LEN] {
+    /// The numbers of a state, in order. The distribution comes last.
+    #[must_use]
+    pub fn numbers(&self) -> [f64; Self::LEN] {
         [self.reference, self.gradient, self.count, self.noise, self.precision.shape, self.precision.rate]
     }
 
-    pub(super) fn next(&self, scale: &LearnedScale, weights: &ScaleWeights, sums: ScaleSums) -> Self {
+    /// The state after a visit.
+    #[must_use]
+    pub fn next(&self, scale: &LearnedScale, weights: &ScaleWeights, sums: ScaleSums) -> Self {
         let [statistic, count] = sums.sums;
         let gain = if self.count == 0.0 { 1.0 } else { sums.gain };
         let mean = |old: f64, new: f64| old + gain * (new - old);
@@ -87,7 +117,8 @@ impl ScaleState {
     }
 
     /// q(1/σ²) where `excess` of the mean of Σ w t comes from the noise in the points at which it was taken, and is known with this variance.
-    pub(super) fn without(&self, scale: &LearnedScale, weights: &ScaleWeights, excess: f64, variance: f64) -> Precision {
+    #[must_use]
+    pub fn without(&self, scale: &LearnedScale, weights: &ScaleWeights, excess: f64, variance: f64) -> Precision {
         let log_scale = self.log_scale(scale, weights);
         let fit = |log_scale: &LogScale| log_scale.posterior(&scale.prior);
         let information = |precision: &Precision| precision.shape - scale.prior.shape;
@@ -106,10 +137,8 @@ fn beyond(scale: &LearnedScale) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGEST_STEP, ScaleState, ScaleSums};
-    use crate::methods::ScaleWeights;
-    use dp_pvi_math::observation::Precision;
-    use dp_pvi_models::LearnedScale;
+    use super::{LARGEST_STEP, LearnedScale, ScaleState, ScaleSums, ScaleWeights};
+    use crate::observation::Precision;
 
     const SCALE: LearnedScale =
         LearnedScale { prior: Precision { shape: 1.0, rate: 1.0 }, largest: 5.0, information: 2.0 / 7.0, excess: 2.0 / 3.0 };
