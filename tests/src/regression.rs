@@ -83,7 +83,7 @@ impl Task {
             }
         }
         line(format!("approximation = \"{}\"", if self.full_covariance { "full-covariance" } else { "mean-field" }));
-        line(format!("prior_scale = {:?}\n[pvi]", self.prior_scale));
+        line(format!("prior_units = \"encoded\"\nprior_scale = {:?}\n[pvi]", self.prior_scale));
         match self.schedule {
             Schedule::Sequential(sweeps) => line(format!("schedule = \"sequential\"\nsweeps = {sweeps}")),
             Schedule::Synchronous(rounds) => line(format!("schedule = \"synchronous\"\nrounds = {rounds}")),

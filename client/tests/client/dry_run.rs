@@ -16,7 +16,7 @@ fn task(model: &str, label: &str, pvi: &str, trust: &str) -> ResolvedTask {
     );
     let aggregation = if trust == "aggregated" { "[aggregation]\nsites = 3\nmax_units = 1000000\n" } else { "max_units = 1000000\n" };
     let text = format!(
-        "[model]\n{model}\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{pvi}\n\
+        "[model]\n{model}\nprior_units = \"encoded\"\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{pvi}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-6\ntrust = \"{trust}\"\n{aggregation}"
     );
     let context = ResolveContext { name: "dry-run", update_deadline_seconds: 60, min_sites: 3, expected_sites: 3 };

@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn task(schema: &str) -> Result<ResolvedTask, Box<dyn Error>> {
-    let text = "[model]\nfamily = \"logistic-regression\"\noutcome = \"cardiac_event\"\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n\
+    let text = "[model]\nfamily = \"logistic-regression\"\noutcome = \"cardiac_event\"\nprior_units = \"encoded\"\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n\
                 update = \"natural-gradient\"\n[privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-9\ntrust = \"local\"\n\
                 max_units = 200000000\n";
     let context = ResolveContext { name: "scale", update_deadline_seconds: 60, min_sites: 1, expected_sites: 1 };

@@ -33,6 +33,17 @@ const COEFFICIENT_OF_RATES: f64 = 1.0;
 const KNOWN_INTERCEPT: f64 = 1.5;
 const UNKNOWN_INTERCEPT: f64 = 5.0;
 
+/// What is public of one entry of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Entry {
+    /// s: how much of it is a typical difference between two records.
+    pub spread: f64,
+    /// x̄, where a number takes part in it; 0 of other entries, whose 0 is a value that records have.
+    pub mean: f64,
+    /// Mean of its square.
+    pub square: f64,
+}
+
 /// What is public of a column of features.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Column {
@@ -79,34 +90,22 @@ impl Column {
         self.len() == 0
     }
 
-    /// s.
+    /// Its entries.
     #[must_use]
-    pub fn spread(&self) -> f64 {
+    pub fn entries(&self) -> Vec<Entry> {
         match *self {
-            Self::Number { range: [lower, upper], scale, sd, .. } => sd.unwrap_or(SPREAD_OF_RANGE * (upper - lower)) / scale,
-            Self::Truth { .. } | Self::Category { .. } => 1.0,
-        }
-    }
-
-    /// x̄ of a number; 0 for other columns, whose 0 is a value that records have.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        match *self {
-            Self::Number { range: [lower, upper], centre, scale, mean, .. } => {
-                (mean.unwrap_or_else(|| f64::midpoint(lower, upper)) - centre) / scale
+            Self::Number { range: [lower, upper], centre, scale, mean, sd } => {
+                let spread = sd.unwrap_or(SPREAD_OF_RANGE * (upper - lower)) / scale;
+                let mean = (mean.unwrap_or_else(|| f64::midpoint(lower, upper)) - centre) / scale;
+                vec![Entry { spread, mean, square: spread * spread + mean * mean }]
             }
-            Self::Truth { .. } | Self::Category { .. } => 0.0,
-        }
-    }
-
-    /// Mean of the squares of its entries, added up.
-    #[must_use]
-    pub(crate) fn second_moment(&self) -> f64 {
-        match *self {
-            Self::Number { .. } => self.spread().powi(2) + self.mean().powi(2),
-            Self::Truth { share } => share.unwrap_or(0.5),
+            Self::Truth { share } => vec![Entry { spread: 1.0, mean: 0.0, square: share.unwrap_or(0.5) }],
             #[allow(clippy::cast_precision_loss, reason = "a number of levels")]
-            Self::Category { levels, share } => share.unwrap_or(1.0 - 1.0 / levels.max(1) as f64),
+            Self::Category { levels, share } => {
+                let others = levels.saturating_sub(1).max(1) as f64;
+                let square = share.unwrap_or(1.0 - 1.0 / levels.max(1) as f64) / others;
+                vec![Entry { spread: 1.0, mean: 0.0, square }; self.len()]
+            }
         }
     }
 
@@ -176,14 +175,20 @@ pub struct Priors {
 }
 
 impl Label {
-    /// Priors of the coefficients of these columns and of an intercept.
+    /// Standard deviation of a coefficient of typical units: `scale` times the label's own unit; 2.5, or 1 of log rates, where nothing is said.
     #[must_use]
-    pub fn priors(&self, columns: &[Column]) -> Priors {
-        let typical = match *self {
-            Self::Class { .. } => COEFFICIENT,
-            Self::Count(_) => COEFFICIENT_OF_RATES,
-            Self::Number { spread, .. } => COEFFICIENT * spread,
+    pub fn coefficient(&self, scale: Option<f64>) -> f64 {
+        let (usual, unit) = match *self {
+            Self::Class { .. } => (COEFFICIENT, 1.0),
+            Self::Count(_) => (COEFFICIENT_OF_RATES, 1.0),
+            Self::Number { spread, .. } => (COEFFICIENT, spread),
         };
+        scale.unwrap_or(usual) * unit
+    }
+
+    /// Priors of the coefficients of these entries and of an intercept, with the standard deviation `coefficient` of typical units.
+    #[must_use]
+    pub fn priors(&self, coefficient: f64, entries: &[Entry]) -> Priors {
         let [mean, sd] = match *self {
             Self::Class { share: Some(share) } => [(share / (1.0 - share)).ln(), KNOWN_INTERCEPT],
             Self::Class { share: None } => [0.0, UNKNOWN_INTERCEPT],
@@ -192,9 +197,8 @@ impl Label {
             Self::Number { centre: Centre::Mean(mean), spread } => [mean, COEFFICIENT * spread],
             Self::Number { centre: Centre::Middle(middle), spread } => [middle, UNKNOWN_INTERCEPT * spread],
         };
-        let off_centre: f64 = columns.iter().map(|column| (typical * column.mean() / column.spread()).powi(2)).sum();
-        let coefficients = columns.iter().flat_map(|column| std::iter::repeat_n(typical / column.spread(), column.len()));
-        Priors { intercept: [mean, (sd * sd + off_centre).sqrt()], coefficients: coefficients.collect() }
+        let off_centre: f64 = entries.iter().map(|entry| (coefficient * entry.mean / entry.spread).powi(2)).sum();
+        Priors { intercept: [mean, (sd * sd + off_centre).sqrt()], coefficients: entries.iter().map(|entry| coefficient / entry.spread).collect() }
     }
 
     /// C for rows of unit R: 0.3 of the longest term that a residual may give. Counts have the dispersion φ, ∞ for those of a Poisson distribution. For numbers it is in units of 1/σ.
@@ -229,14 +233,22 @@ pub fn longest_row(columns: &[Column]) -> f64 {
 
 /// R: 0.8 of the root of a row's mean square, and no more than the longest row. It is a unit: no row is shortened to it.
 #[must_use]
-pub fn typical_row(columns: &[Column]) -> f64 {
-    let typical = OF_TYPICAL_ROW * (1.0 + columns.iter().map(Column::second_moment).sum::<f64>()).sqrt();
-    typical.min(longest_row(columns))
+pub fn typical_row(entries: &[Entry], longest: f64) -> f64 {
+    let typical = OF_TYPICAL_ROW * (1.0 + entries.iter().map(|entry| entry.square).sum::<f64>()).sqrt();
+    typical.min(longest)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Centre, Column, Label, Rate, longest_row, typical_row};
+    use super::{Centre, Column, Entry, Label, Priors, Rate, longest_row, typical_row};
+
+    fn entries(columns: &[Column]) -> Vec<Entry> {
+        columns.iter().flat_map(Column::entries).collect()
+    }
+
+    fn priors(label: Label, columns: &[Column]) -> Priors {
+        label.priors(label.coefficient(None), &entries(columns))
+    }
 
     fn number(centre: f64) -> Column {
         Column::Number { range: [0.0, 100.0], centre, scale: 10.0, mean: Some(50.0), sd: Some(20.0) }
@@ -248,13 +260,13 @@ mod tests {
         let metres = Column::Number { range: [0.0, 2.0], centre: 1.0, scale: 0.5, mean: None, sd: None };
         let inches = Column::Number { range: [0.0, 80.0], centre: 40.0, scale: 20.0, mean: None, sd: None };
         let label = Label::Class { share: None };
-        assert_eq!(label.priors(&[metres]), label.priors(&[inches]));
+        assert_eq!(priors(label, &[metres]), priors(label, &[inches]));
     }
 
     #[test]
     fn a_column_that_is_not_centred_widens_the_intercept() {
         let label = Label::Class { share: Some(0.5) };
-        let of = |centre: f64| label.priors(&[number(centre)]);
+        let of = |centre: f64| priors(label, &[number(centre)]);
         assert_eq!(of(50.0).intercept, [0.0, 1.5]);
         // x̄ = 5 and s = 2.
         assert!((of(0.0).intercept[1].powi(2) - (1.5f64.powi(2) + (2.5f64 * 2.5).powi(2))).abs() < 1e-12);
@@ -264,7 +276,7 @@ mod tests {
     #[test]
     fn the_prior_of_a_number_has_its_unit() {
         let label = |unit: f64| Label::Number { centre: Centre::Middle(3.0 * unit), spread: 2.0 * unit };
-        let (one, thousand) = (label(1.0).priors(&[number(50.0)]), label(1000.0).priors(&[number(50.0)]));
+        let (one, thousand) = (priors(label(1.0), &[number(50.0)]), priors(label(1000.0), &[number(50.0)]));
         assert_eq!((one.intercept, one.coefficients[0]), ([3.0, 10.0], 2.5));
         assert_eq!((thousand.intercept, thousand.coefficients[0]), ([3000.0, 1e4], 2500.0));
     }
@@ -274,13 +286,13 @@ mod tests {
         let category = Column::Category { levels: 3, share: None };
         let columns = [number(50.0), category, Column::Truth { share: Some(0.04) }];
         assert!((longest_row(&columns) - (1.0f64 + 25.0 + 1.0 + 1.0).sqrt()).abs() < 1e-12);
-        assert!((typical_row(&columns) - 0.8 * (1.0f64 + 4.0 + 2.0 / 3.0 + 0.04).sqrt()).abs() < 1e-12);
+        assert!((typical_row(&entries(&columns), longest_row(&columns)) - 0.8 * (1.0f64 + 4.0 + 2.0 / 3.0 + 0.04).sqrt()).abs() < 1e-12);
         // A published spread beyond the range.
         let beyond = Column::Number { range: [0.0, 1.0], centre: 0.5, scale: 1.0, mean: None, sd: Some(9.0) };
         let beyond = [beyond];
-        assert_eq!(typical_row(&beyond), longest_row(&beyond));
+        assert_eq!(typical_row(&entries(&beyond), longest_row(&beyond)), longest_row(&beyond));
         let one = Column::Category { levels: 1, share: None };
-        assert!(one.is_empty() && one.largest_square() == 0.0 && one.second_moment() == 0.0);
+        assert!(one.is_empty() && one.largest_square() == 0.0 && one.entries().is_empty());
     }
 
     /// Few events: the term of a record is about as long as it is rare; many: as its dispersion lets counts spread.

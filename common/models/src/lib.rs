@@ -38,6 +38,7 @@ pub mod spec;
 pub mod start;
 pub mod survival;
 pub mod survival_regression;
+pub mod typical;
 pub mod weibull_regression;
 
 pub use bounds::{BlockBounds, Bounds, Lengths, PredictorBounds, Ranges};

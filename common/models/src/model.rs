@@ -16,7 +16,7 @@ use crate::{MODELS, ModelRules};
 
 /// The keys of `[model]` that every family has.
 pub const MODEL_KEYS: &[&str] =
-    &["family", "approximation", "prior_mean", "prior_scale", "formula", "outcome", "sites", "weights", "priors"];
+    &["family", "approximation", "prior_mean", "prior_scale", "prior_units", "formula", "outcome", "sites", "weights", "priors"];
 
 /// A model: its options in a resolved task, where every number is explicit, and what they say by [`ModelRules`].
 ///

@@ -67,7 +67,7 @@ pub fn main(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
 
 fn task(schema: &str, update: &str) -> Result<ResolvedTask, Box<dyn Error>> {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\noutcome = \"cardiac_event\"\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{update}\n[privacy]\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"cardiac_event\"\nprior_units = \"encoded\"\nprior_scale = 1.0\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\n{update}\n[privacy]\n\
          unit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-9\ntrust = \"local\"\nmax_units = 100000000\n"
     );
     let context = ResolveContext { name: "larger", update_deadline_seconds: 60, min_sites: 1, expected_sites: 1 };

@@ -224,7 +224,7 @@ fn measured(split: &Split, schema: &str, trust: Trust, data: &Path, splits: u64)
 
 fn task(schema: &str, trust: Trust) -> Result<ResolvedTask, Box<dyn Error>> {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\noutcome = \"{}\"\napproximation = \"full-covariance\"\nprior_scale = 1.0\n[schema]\nfile = \"schema.toml\"\n[pvi]\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"{}\"\napproximation = \"full-covariance\"\nprior_units = \"encoded\"\nprior_scale = 1.0\n[schema]\nfile = \"schema.toml\"\n[pvi]\n\
          schedule = \"synchronous\"\nrounds = {ROUNDS}\nupdate = \"natural-gradient\"\n[privacy]\nunit = \"{}\"\nadjacency = \"replace-one\"\n\
          epsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
         if schema.contains("unit_column") { "readmitted" } else { "income" },

@@ -27,7 +27,7 @@ const SITES: usize = 5;
 /// Regressions of a set: as sites protect their records, or the sum of all.
 fn task(set: &Set, epsilon: f64, sites: usize, prior_scale: f64) -> ResolvedTask {
     let text = format!(
-        "[model]\noutcome = \"{}\"\n{}\nprior_scale = {prior_scale}\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\n\
+        "[model]\noutcome = \"{}\"\n{}\nprior_units = \"encoded\"\nprior_scale = {prior_scale}\napproximation = \"full-covariance\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = {ROUNDS}\n\
          update = \"natural-gradient\"\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
         set.outcome, set.model, set.bounds
     );

@@ -51,7 +51,7 @@ impl Fit<'_> {
     /// The posterior's document.
     fn run(&self) -> Value {
         let task = format!(
-            "name = \"oracle\"\n[model]\n{}\nformula = \"{}\"\napproximation = \"full-covariance\"\nprior_scale = 10.0\n[schema]\nfile = \"schema.toml\"\n\
+            "name = \"oracle\"\n[model]\n{}\nformula = \"{}\"\napproximation = \"full-covariance\"\nprior_units = \"encoded\"\nprior_scale = 10.0\n[schema]\nfile = \"schema.toml\"\n\
              [pvi]\n{}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.model, self.formula, self.updates
         );

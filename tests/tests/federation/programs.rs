@@ -56,7 +56,7 @@ fn schema() -> String {
 
 fn task(model: &str) -> String {
     format!(
-        "name = \"classes\"\n[model]\n{model}\nclasses = 3\napproximation = \"full-covariance\"\nprior_scale = 10.0\n[schema]\nfile = \"schema.toml\"\n\
+        "name = \"classes\"\n[model]\n{model}\nclasses = 3\napproximation = \"full-covariance\"\nprior_units = \"encoded\"\nprior_scale = 10.0\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"sequential\"\nsweeps = 25\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\n\
          trust = \"local\"\nmax_units = 1000000\n"
     )

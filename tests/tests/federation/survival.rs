@@ -51,7 +51,7 @@ fn schema(entries: bool) -> String {
 /// Name, mean and standard deviation of every coefficient.
 fn fitted(model: &str, response: &str, entries: bool, sites: &[Party]) -> Vec<(String, f64, f64)> {
     let task = format!(
-        "name = \"times\"\n[model]\n{model}\nformula = \"{response} ~ x0 + x1\"\napproximation = \"full-covariance\"\nprior_scale = 10.0\n\
+        "name = \"times\"\n[model]\n{model}\nformula = \"{response} ~ x0 + x1\"\napproximation = \"full-covariance\"\nprior_units = \"encoded\"\nprior_scale = 10.0\n\
          [schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 25\nupdate = \"pvi\"\n[privacy]\nunit = \"record\"\n\
          adjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{invalid, positive, require};
 use super::{DesignSpec, TaskError};
 
-/// Prior of every coefficient.
+/// Prior of every coefficient: in typical units ([`typical`](crate::typical)), or in those of encoded entries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriorSpec {
@@ -63,12 +63,25 @@ impl Prior {
         Self { mean: vec![spec.mean; dimension], precision: vec![spec.scale.powi(-2); dimension], groups: Vec::new() }
     }
 
-    /// Of the entries of a feature row.
+    /// The prior of so many entries of a feature row: of each its own mean and standard deviation, or that of all where there are none.
+    #[must_use]
+    pub fn of_entries(spec: PriorSpec, coefficients: &[[f64; 2]], dimension: usize) -> Self {
+        match coefficients.get(..dimension).filter(|own| !own.is_empty()) {
+            Some(own) => Self {
+                mean: own.iter().map(|[mean, _]| *mean).collect(),
+                precision: own.iter().map(|[_, sd]| sd.powi(-2)).collect(),
+                groups: Vec::new(),
+            },
+            None => Self::isotropic(spec, dimension),
+        }
+    }
+
+    /// The same, with the priors of single terms and scales that several coefficients share.
     ///
     /// # Errors
     /// A prior of a term that the formula does not have, or that cannot be one of its coefficients.
-    pub fn of_rows(spec: PriorSpec, schema: &Schema, design: Option<&DesignSpec>) -> Result<Self, TaskError> {
-        let mut prior = Self::isotropic(spec, schema.dimension() as usize);
+    pub fn of_rows(spec: PriorSpec, coefficients: &[[f64; 2]], schema: &Schema, design: Option<&DesignSpec>) -> Result<Self, TaskError> {
+        let mut prior = Self::of_entries(spec, coefficients, schema.dimension() as usize);
         let (Some(design), Some(written)) = (schema.design(), design) else { return Ok(prior) };
         for group in design.scale_groups() {
             prior.groups.push(Group {
@@ -111,8 +124,8 @@ impl Prior {
                 &place("its coefficients share a scale that is learned, and have mean 0: give shape and rate in place of mean and scale"),
             )?;
             for j in free {
-                prior.mean[j] = own.mean.unwrap_or(spec.mean);
-                prior.precision[j] = own.scale.unwrap_or(spec.scale).powi(-2);
+                prior.mean[j] = own.mean.unwrap_or(prior.mean[j]);
+                prior.precision[j] = own.scale.map_or(prior.precision[j], |scale| scale.powi(-2));
             }
         }
         for group in &prior.groups {

@@ -365,7 +365,7 @@ fn private(
             ),
         ),
         _ => (
-            format!("family = \"neural-network\"\nformula = \"y ~ 0 + .\"\nhidden = [{PRIVATE_HIDDEN}]\nsamples = 1\nnoise_sd = 0.3\nprior_scale = 1.0"),
+            format!("family = \"neural-network\"\nformula = \"y ~ 0 + .\"\nhidden = [{PRIVATE_HIDDEN}]\nsamples = 1\nnoise_sd = 0.3\nprior_units = \"encoded\"\nprior_scale = 1.0"),
             "rounds = 1\ndamping = 1.0\nupdate = \"dp-optimisation\"\noptimizer = \"adam\"\nsteps = 100\nclip_norm = 1.0\nlearning_rate = 0.05\n\
              learning_rate_decay = 0.98\ninitial_log_scale = -4.0\nmax_units = 1000000"
                 .to_owned(),

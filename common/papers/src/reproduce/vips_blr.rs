@@ -170,7 +170,7 @@ fn open(options: &Options<'_>, set: &Set, epsilon: f64, method: &str, update: &s
         "trust = \"local\"\n".to_owned()
     };
     let task = format!(
-        "[task.model]\nfamily = \"logistic-regression\"\noutcome = \"{}\"\napproximation = \"full-covariance\"\nprior_scale = 1.0\n\n\
+        "[task.model]\nfamily = \"logistic-regression\"\noutcome = \"{}\"\napproximation = \"full-covariance\"\nprior_units = \"encoded\"\nprior_scale = 1.0\n\n\
          [task.schema]\nfile = \"{}.schema.toml\"\n\n[task.pvi]\n{update}\n\
          [task.privacy]\nunit = \"{}\"\nadjacency = \"add-remove\"\nepsilon = {epsilon:?}\ndelta = {DELTA:?}\n{trust}",
         if set.name == "adult" { "income" } else { "readmitted" },

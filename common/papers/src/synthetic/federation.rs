@@ -214,7 +214,7 @@ impl Problem {
         }
         schema += category;
         let text = format!(
-            "[model]\noutcome = \"{outcome}\"\n{model}\nprior_scale = {}\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
+            "[model]\noutcome = \"{outcome}\"\n{model}\nprior_units = \"encoded\"\nprior_scale = {}\napproximation = \"{}\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{}\n[privacy]\nunit = \"record\"\n\
              adjacency = \"add-remove\"\nepsilon = {}\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n",
             self.prior, self.approximation, self.pvi, self.epsilon
         );

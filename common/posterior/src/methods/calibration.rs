@@ -122,6 +122,7 @@ mod tests {
 [model]
 family = "logistic-regression"
 outcome = "died"
+prior_units = "encoded"
 prior_scale = 1.0
 [schema]
 file = "schema.toml"

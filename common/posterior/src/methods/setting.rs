@@ -21,6 +21,8 @@ pub struct Setting<'a> {
     pub approximation: Approximation,
     /// Prior of every coefficient.
     pub prior: PriorSpec,
+    /// Mean and standard deviation of every coefficient of a row, class by class, where `prior` is in typical units; else empty.
+    pub coefficients: &'a [[f64; 2]],
     /// The schema file, as text.
     pub schema: &'a str,
     /// What rows are made of, where a formula says it.
@@ -79,10 +81,16 @@ impl Setting<'_> {
         let rows = self
             .design
             .filter(|design| !design.has_one_prior())
-            .and_then(|design| Prior::of_rows(self.prior, &self.parsed_schema().ok()?, Some(design)).ok());
+            .and_then(|design| Prior::of_rows(self.prior, self.coefficients, &self.parsed_schema().ok()?, Some(design)).ok());
         // A task that was checked has a schema and priors of its terms.
-        let rows = rows.unwrap_or_else(|| Prior::isotropic(self.prior, self.features as usize));
-        self.model.rules().parameters(self.features).prior(rows, self.prior)
+        let rows = rows.unwrap_or_else(|| Prior::of_entries(self.prior, self.coefficients, self.features as usize));
+        let mut prior = self.model.rules().parameters(self.features).prior(rows, self.prior);
+        // Classes differ in the means of their intercepts.
+        let first = self.coefficients.get(..self.features as usize).unwrap_or_default();
+        for (mean, (own, first)) in prior.mean.iter_mut().zip(self.coefficients.iter().zip(first.iter().cycle())).skip(first.len()) {
+            *mean += own[0] - first[0];
+        }
+        prior
     }
 
     /// The prior of every parameter in a state, which ends with the scales that were learned.

@@ -55,6 +55,9 @@ pub struct ResolvedTask {
     pub approximation: Approximation,
     /// Prior N(mean, scale²) on every coefficient.
     pub prior: PriorSpec,
+    /// Mean and standard deviation of every coefficient of a row, class by class where classes have their own, where `prior` is in typical units; absent: it is that of every encoded entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coefficients: Vec<[f64; 2]>,
     /// The schema file, as text, byte for byte.
     pub schema: String,
     /// What is predicted and what rows are made of; absent: of documents and images.
@@ -181,6 +184,7 @@ impl ResolvedTask {
             model: &self.model,
             approximation: self.approximation,
             prior: self.prior,
+            coefficients: &self.coefficients,
             schema: &self.schema,
             design: self.design.as_ref(),
             features: self.features,

@@ -11,11 +11,12 @@ use super::{
 use crate::methods::{PVI_KEYS, Resolving, UpdateKind};
 use dp_pvi_math::damping::Damping;
 use dp_pvi_models::ModelFamily;
+use dp_pvi_models::typical;
 use dp_pvi_models::spec::TermPrior;
 use dp_pvi_models::spec::check::{invalid, require};
 use dp_pvi_schema::Schema;
 
-/// Coefficients up to which a formula with curves or groups has a full covariance unless something else is said.
+/// Parameters up to which a posterior has a full covariance unless something else is said.
 const LARGEST_USUAL: u32 = 256;
 
 /// `task.toml` as written; every option that is absent gets the default that its field names. Options of one model are in `[model]`
@@ -27,8 +28,8 @@ const LARGEST_USUAL: u32 = 256;
 /// [model]
 /// outcome = "died"                   # what is predicted: a column of the schema; all others predict it. Or formula = "died ~ age + ward"
 /// family = "logistic-regression"     # or "linear-regression" with noise_sd
-/// approximation = "mean-field"       # or "full-covariance" (not with dp-optimisation, bcm, global-vi); the default for natural gradients of a formula with `s(…)` or `(1 | …)`
-/// prior_scale = 1.0
+/// approximation = "mean-field"       # or "full-covariance" (not with dp-optimisation, bcm, global-vi); the default for natural gradients and pvi
+/// prior_scale = 2.5                  # of the effect of a typical difference
 ///
 /// [schema]
 /// file = "schema.toml"
@@ -78,12 +79,14 @@ pub struct RawTask {
 pub struct RawModel {
     /// Likelihood.
     pub family: ModelFamily,
-    /// Default: `mean-field`.
+    /// Default: `full-covariance` for regressions by natural gradients and `pvi` with up to 256 parameters, else `mean-field`.
     pub approximation: Option<Approximation>,
-    /// Mean of every coefficient. Default: 0.
+    /// Mean of every coefficient, in `prior_units`; of a formula's intercept only where these are those of entries. Default: 0.
     pub prior_mean: Option<f64>,
-    /// Standard deviation of every coefficient. Default: 1.
+    /// Standard deviation of every coefficient, in `prior_units`. Default: 2.5 in typical units, 1 for logarithms of rates and hazards; 1 in those of entries.
     pub prior_scale: Option<f64>,
+    /// Default: typical units for regressions by natural gradients and `pvi`.
+    pub prior_units: Option<PriorUnits>,
     /// What is predicted and what rows are made of, as in `died ~ age + sex*ward`. As `outcome = "died"` it is `died ~ .`, with all other columns. Absent: of documents and images, and of
     /// families that predict nothing.
     pub formula: Option<String>,
@@ -95,6 +98,16 @@ pub struct RawModel {
     pub priors: Vec<TermPrior>,
     /// Options of the likelihood.
     pub options: toml::Table,
+}
+
+/// What `prior_mean` and `prior_scale` are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PriorUnits {
+    /// Effects of a typical difference in the column, on the scale of the outcome; the intercept has a prior by what is published ([`typical`]).
+    Typical,
+    /// Coefficients of encoded entries.
+    Encoded,
 }
 
 /// `[schema]`.
@@ -215,10 +228,10 @@ impl RawTask {
         toml::from_str(text).map_err(|e| TaskError::Invalid(e.to_string()))
     }
 
-    /// Coefficients of a curve go together: without their correlations nothing is known of the curve.
-    fn usual_approximation(&self, schema: &Schema) -> Approximation {
-        let shares_scales = schema.design().is_some_and(|design| !design.scale_groups().is_empty());
-        if shares_scales && self.pvi.update == UpdateKind::NaturalGradient && schema.dimension() <= LARGEST_USUAL {
+    /// Coefficients of columns that go together have correlations, without which neither their intervals nor their effects are known.
+    fn usual_approximation(&self, model: &super::ModelSpec, schema: &Schema) -> Approximation {
+        let keeps_correlations = matches!(self.pvi.update, UpdateKind::NaturalGradient | UpdateKind::Pvi) && model.rules().is_linear();
+        if keeps_correlations && model.rules().parameters(schema.dimension()).count() <= LARGEST_USUAL {
             Approximation::FullCovariance
         } else {
             Approximation::MeanField
@@ -251,12 +264,18 @@ impl RawTask {
         )?;
         let (schema, design) = self.weighted(dp_pvi_models::spec::schema(schema_text, design.as_ref())?, design)?;
         let schedule = self.schedule()?;
+        let (units, usual) = self.prior_units(&model)?;
+        let prior = PriorSpec { mean: self.model.prior_mean.unwrap_or(0.0), scale: self.model.prior_scale.unwrap_or(usual) };
         let mut task = ResolvedTask {
             format: FORMAT,
             engine: ENGINE.to_owned(),
             name: self.name.clone().unwrap_or_else(|| context.name.to_owned()),
-            approximation: self.model.approximation.unwrap_or_else(|| self.usual_approximation(&schema)),
-            prior: PriorSpec { mean: self.model.prior_mean.unwrap_or(0.0), scale: self.model.prior_scale.unwrap_or(1.0) },
+            approximation: self.model.approximation.unwrap_or_else(|| self.usual_approximation(&model, &schema)),
+            prior,
+            coefficients: match units {
+                PriorUnits::Typical => typical::priors(&model, &schema, prior).unwrap_or_default(),
+                PriorUnits::Encoded => Vec::new(),
+            },
             schema: schema_text.to_owned(),
             design,
             features: schema.dimension(),
@@ -300,6 +319,18 @@ impl RawTask {
             check: &|update| ResolvedTask { update: update.clone(), ..task.clone() }.check(),
         })?;
         Ok(ResolvedTask { update, ..task })
+    }
+
+    /// What the prior is in, and the usual scale there. Updates of the papers have the priors of the papers.
+    fn prior_units(&self, model: &super::ModelSpec) -> Result<(PriorUnits, f64), TaskError> {
+        let usual = typical::usual_scale(model).filter(|_| matches!(self.pvi.update, UpdateKind::NaturalGradient | UpdateKind::Pvi));
+        match (self.model.prior_units, usual) {
+            (None | Some(PriorUnits::Typical), Some(usual)) => Ok((PriorUnits::Typical, usual)),
+            (Some(PriorUnits::Typical), None) => {
+                invalid("prior_units = \"typical\" belongs to a regression by update = \"natural-gradient\" or \"pvi\": leave it out")
+            }
+            (None | Some(PriorUnits::Encoded), _) => Ok((PriorUnits::Encoded, 1.0)),
+        }
     }
 
     /// What is predicted and what rows are made of: as it is written, or all columns where the family predicts nothing.
@@ -387,6 +418,7 @@ struct CommonModel {
     approximation: Option<Approximation>,
     prior_mean: Option<f64>,
     prior_scale: Option<f64>,
+    prior_units: Option<PriorUnits>,
     formula: Option<String>,
     outcome: Option<String>,
     #[serde(default)]
@@ -401,13 +433,13 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale, formula, outcome, sites, weights, priors } = read(common)?;
+        let CommonModel { family, approximation, prior_mean, prior_scale, prior_units, formula, outcome, sites, weights, priors } = read(common)?;
         let formula = match (formula, outcome) {
             (Some(formula), Some(outcome)) => Some(with_outcome(&formula, &outcome)?),
             (formula, None) => formula,
             (None, Some(outcome)) => Some(with_outcome("~ .", &outcome)?),
         };
-        Ok(Self { family, approximation, prior_mean, prior_scale, formula, sites, weights, priors, options })
+        Ok(Self { family, approximation, prior_mean, prior_scale, prior_units, formula, sites, weights, priors, options })
     }
 }
 

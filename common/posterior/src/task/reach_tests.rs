@@ -41,7 +41,7 @@ fn powers_of_a_number_that_is_not_scaled_are_refused_where_the_link_overflows() 
     assert_eq!(refused("poisson-regression", "visits ~ poly(days, 3)", ""), "");
     assert_eq!(refused("poisson-regression", "visits ~ poly(age, 3, raw = TRUE)", ""), "");
     assert!(refused("poisson-regression", "visits ~ age + days", "").contains("rows are up to"));
-    assert_eq!(refused("poisson-regression", "visits ~ age + days", "prior_scale = 0.01"), "");
+    assert_eq!(refused("poisson-regression", "visits ~ age + days", "prior_units = \"encoded\"\nprior_scale = 0.01"), "");
     // A number has no such link.
     assert_eq!(refused("linear-regression", "visits ~ age + days", "noise_sd = 1.0"), "");
 }
@@ -81,8 +81,8 @@ fn a_prior_that_decides_every_label_or_lets_nothing_differ_is_refused() {
     for mean in [1000.0, -1000.0] {
         assert!(of("logistic-regression", "died ~ age", &with_mean(mean)).contains("it decides every label by itself"), "{mean}");
     }
-    assert!(of("logistic-regression", "died ~ age", "prior_scale = 1e6").contains("e to that is no number"));
-    assert!(of("logistic-regression", "died ~ age", "prior_scale = 1e-6").contains("nothing can be learned"));
+    assert!(of("logistic-regression", "died ~ age", "prior_units = \"encoded\"\nprior_scale = 1e6").contains("e to that is no number"));
+    assert!(of("logistic-regression", "died ~ age", "prior_units = \"encoded\"\nprior_scale = 1e-6").contains("nothing can be learned"));
 }
 
 /// Who got the task from a server checks the same.

@@ -51,6 +51,7 @@ fn private(edit: &[(&str, &str)]) -> String {
 [model]
 family = "logistic-regression"
 outcome = "died"
+prior_units = "encoded"
 prior_scale = 1.0
 [schema]
 file = "schema.toml"
@@ -502,7 +503,7 @@ fn numbers_that_nobody_means_are_refused() {
         ("noise_sd = 1e85", "clip_norm = 1e-174", "between 1e-30 and 1e30"),
         ("noise_sd = 0.5", "clip_norm = 1e-174", "clipping norms must lie between 1e-30 and 1e30"),
         ("noise_sd = 1e85", "clip_norm = 1.0", "noise_sd must be a number between 1e-30 and 1e30"),
-        ("noise_sd = 0.5\nprior_scale = 1e-200", "clip_norm = 1.0", "prior_scale between 1e-30 and 1e30"),
+        ("noise_sd = 0.5\nprior_units = \"encoded\"\nprior_scale = 1e-200", "clip_norm = 1.0", "prior_scale between 1e-30 and 1e30"),
         ("noise_sd = 0.5\nprior_mean = 1e200", "clip_norm = 1.0", "prior_mean must lie between -1e30 and 1e30"),
         ("noise_sd = 0.5", "clip_norm = 1.0\ncurvature_weight = 1e40", "curvature_weight must be a number between 1e-30 and 1e30"),
     ] {
@@ -522,7 +523,7 @@ fn numbers_that_nobody_means_are_refused() {
 fn effects_of_sites_stand_behind_the_baseline_of_survival_times() {
     let schema = "version = 2\n[[columns]]\nname = \"t\"\nkind = \"number\"\nlower = 0\nupper = 9\ncentre = 0\nscale = 1\n[[columns]]\nname = \"d\"\nkind = \"boolean\"\n\
                   [[columns]]\nname = \"x\"\nkind = \"number\"\nlower = 0\nupper = 1\ncentre = 0\nscale = 1\n";
-    let text = "[model]\nfamily = \"survival-regression\"\napproximation = \"mean-field\"\ncuts = [0, 1, 4, 9]\nprior_scale = 1\nformula = \"Surv(t, d) ~ x + (1 | site)\"\n\
+    let text = "[model]\nfamily = \"survival-regression\"\napproximation = \"mean-field\"\ncuts = [0, 1, 4, 9]\nprior_units = \"encoded\"\nprior_scale = 1\nformula = \"Surv(t, d) ~ x + (1 | site)\"\n\
                 sites = [\"b\", \"a\"]\n[schema]\nfile = \"schema.toml\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 4\nupdate = \"natural-gradient\"\n\
                 residual_bound = 1\ncurvature_bound = 1\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ntrust = \"local\"\nmax_units = 20000\nepsilon = 1\ndelta = 1e-5\n";
     let task = RawTask::parse(text).unwrap().resolve(schema, CONTEXT).unwrap();

@@ -435,6 +435,20 @@ impl Design {
         kinds.collect()
     }
 
+    /// For every entry whether a number takes part in it as it is or bent, and not only as a level.
+    #[must_use]
+    pub fn of_numbers(&self) -> Vec<bool> {
+        let takes_part = |factors: &[usize]| factors.iter().any(|factor| !self.pieces[*factor].is_factor());
+        let kinds = self.blocks.iter().zip(&self.terms).flat_map(|(block, term)| match &block.entries {
+            Entries::Intercept | Entries::Indicator(_) => vec![false; term.count as usize],
+            Entries::Product(factors) => vec![takes_part(factors); term.count as usize],
+            Entries::Group { effects, levels, .. } => {
+                effects.iter().flat_map(|factors| std::iter::repeat_n(takes_part(factors), *levels as usize)).collect()
+            }
+        });
+        kinds.collect()
+    }
+
     /// How many entries share out one record.
     pub(crate) fn widths(&self) -> Vec<usize> {
         let widths = self.blocks.iter().zip(&self.terms).flat_map(|(block, term)| {

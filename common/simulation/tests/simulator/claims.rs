@@ -318,7 +318,7 @@ fn every_round_of_linear_regression_is_the_references() {
         ("\"synchronous\"\nrounds = 3\ndamping = 0.3", "synchronous_damping_0p3_trace_first_three_rounds"),
     ] {
         let text = format!(
-            "[model]\nfamily = \"linear-regression\"\nformula = \"y ~ 0 + .\"\nnoise_sd = {noise:?}\nprior_scale = {scale:?}\n[schema]\nfile = \"-\"\n[pvi]\nupdate = \"pvi\"\nschedule = {schedule}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
+            "[model]\nfamily = \"linear-regression\"\nformula = \"y ~ 0 + .\"\nnoise_sd = {noise:?}\nprior_units = \"encoded\"\nprior_scale = {scale:?}\n[schema]\nfile = \"-\"\n[pvi]\nupdate = \"pvi\"\nschedule = {schedule}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );
         let context = ResolveContext { name: "test", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
         let task = RawTask::parse(&text).unwrap().resolve(&schema, context).unwrap();

@@ -59,8 +59,9 @@ fn label(entry: &Entry<'_>) -> Result<Label, String> {
 pub(super) fn priors(entry: &Entry<'_>) -> Outcome {
     let columns: Vec<Column> =
         json(entry, "columns")?.as_array().ok_or("columns is no list")?.iter().map(column).collect::<Result<_, _>>()?;
-    let (label, row) = (label(entry)?, typical_row(&columns));
-    let priors = label.priors(&columns);
+    let entries: Vec<_> = columns.iter().flat_map(Column::entries).collect();
+    let (label, row) = (label(entry)?, typical_row(&entries, longest_row(&columns)));
+    let priors = label.priors(label.coefficient(None), &entries);
     entry.is("intercept_mean", [priors.intercept[0]])?;
     entry.is("intercept_sd", [priors.intercept[1]])?;
     entry.is("coefficient_sd", priors.coefficients)?;

@@ -109,14 +109,14 @@ fn nobody_is_told_apart_better_than_stated() {
     let cases = [
         // The victim's row is as long as a row may be, the posterior narrow: its weight is nearly ¼ all the time.
         (
-            task(&format!("{logistic}\nprior_scale = 0.05"), "expansion = \"origin\"", numbers),
+            task(&format!("{logistic}\nprior_units = \"encoded\"\nprior_scale = 0.05"), "expansion = \"origin\"", numbers),
             rows(2, &[(&[0.5, 1.0], 1.0)]),
             rows(2, &[(&[3f64.sqrt(), 1.0], 1.0)]),
             0.8,
         ),
         // About the mean the same row is above the clip.
         (
-            task(&format!("{logistic}\nprior_scale = 0.05"), "", numbers),
+            task(&format!("{logistic}\nprior_units = \"encoded\"\nprior_scale = 0.05"), "", numbers),
             rows(2, &[(&[0.5, 1.0], 1.0)]),
             rows(2, &[(&[3f64.sqrt(), 1.0], 1.0)]),
             0.9,

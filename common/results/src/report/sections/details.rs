@@ -44,11 +44,12 @@ fn overview(html: &mut String, run: &Run<'_>) {
         (
             "posterior",
             format!(
-                "{}, {} coefficients, prior N({}, {}²)",
+                "{}, {} coefficients, prior N({}, {}²){}",
                 task.approximation,
                 task.dimension,
                 number(task.prior.mean),
-                number(task.prior.scale)
+                number(task.prior.scale),
+                if task.coefficients.is_empty() { "" } else { " of the effect of a typical difference" }
             ),
         ),
         ("sites", sites.to_string()),
