@@ -129,6 +129,7 @@ pub(crate) fn task(model: ModelSpec, approximation: Approximation, dimension: u3
         model,
         approximation,
         prior: PriorSpec { mean: 0.0, scale: 1.0 },
+        coefficients: Vec::new(),
         schema: String::new(),
         design: None,
         features: dimension,

@@ -198,7 +198,10 @@ impl Label {
             Self::Number { centre: Centre::Middle(middle), spread } => [middle, UNKNOWN_INTERCEPT * spread],
         };
         let off_centre: f64 = entries.iter().map(|entry| (coefficient * entry.mean / entry.spread).powi(2)).sum();
-        Priors { intercept: [mean, (sd * sd + off_centre).sqrt()], coefficients: entries.iter().map(|entry| coefficient / entry.spread).collect() }
+        Priors {
+            intercept: [mean, (sd * sd + off_centre).sqrt()],
+            coefficients: entries.iter().map(|entry| coefficient / entry.spread).collect(),
+        }
     }
 
     /// C for rows of unit R: 0.3 of the longest term that a residual may give. Counts have the dispersion φ, ∞ for those of a Poisson distribution. For numbers it is in units of 1/σ.

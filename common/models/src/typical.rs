@@ -12,8 +12,8 @@ use dp_pvi_schema::formula::{Cell, Design, Record, RowSpace};
 use dp_pvi_schema::published::Marginal;
 use dp_pvi_schema::{Column, ColumnKind, LabelKind, NumberRule, Schema, Transform};
 
-use crate::response::PredictorScale;
 use crate::ModelSpec;
+use crate::response::PredictorScale;
 use crate::spec::PriorSpec;
 
 /// Rows that go through a formula.

@@ -243,7 +243,7 @@ mod tests {
     fn prior(priors: Vec<TermPrior>) -> Result<Prior, String> {
         let design = DesignSpec { priors, ..DesignSpec::of("died ~ s(age, k = 5) + (1 | ward)", Vec::new()) };
         let schema = crate::spec::schema(SCHEMA, Some(&design)).unwrap();
-        Prior::of_rows(SPEC, &schema, Some(&design)).map_err(|e| e.to_string())
+        Prior::of_rows(SPEC, &[], &schema, Some(&design)).map_err(|e| e.to_string())
     }
 
     #[test]

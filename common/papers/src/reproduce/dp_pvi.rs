@@ -36,7 +36,9 @@ impl Figure {
         let sites = if method.pooled { 1 } else { self.sites(quick) };
         let outcome = if schema == "adult.schema.toml" { "income" } else { "discharge_disposition_id" };
         let model = if self.is_network() {
-            format!("family = \"neural-network\"\noutcome = \"{outcome}\"\nhidden = [50]\nsamples = 4\nprior_units = \"encoded\"\nprior_scale = 1.0\n")
+            format!(
+                "family = \"neural-network\"\noutcome = \"{outcome}\"\nhidden = [50]\nsamples = 4\nprior_units = \"encoded\"\nprior_scale = 1.0\n"
+            )
         } else {
             format!(
                 "family = \"logistic-regression\"\noutcome = \"{outcome}\"\napproximation = \"{}\"\nprior_units = \"encoded\"\nprior_scale = 1.0\n",

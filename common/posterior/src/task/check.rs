@@ -62,7 +62,8 @@ impl ResolvedTask {
         let number = |[mean, sd]: &[f64; 2]| mean.abs() <= 1e30 && positive(*sd);
         let (count, features) = (self.coefficients.len(), self.features as usize);
         require(
-            count == 0 || (rules.classes_with_coefficients(schema).len().max(1) * features == count && self.coefficients.iter().all(number)),
+            count == 0
+                || (rules.classes_with_coefficients(schema).len().max(1) * features == count && self.coefficients.iter().all(number)),
             "coefficients are not those of its own schema: use the same version on both sides",
         )?;
         dp_pvi_models::spec::Prior::of_rows(self.prior, &self.coefficients, schema, self.design.as_ref())?;

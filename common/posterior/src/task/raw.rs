@@ -11,9 +11,9 @@ use super::{
 use crate::methods::{PVI_KEYS, Resolving, UpdateKind};
 use dp_pvi_math::damping::Damping;
 use dp_pvi_models::ModelFamily;
-use dp_pvi_models::typical;
 use dp_pvi_models::spec::TermPrior;
 use dp_pvi_models::spec::check::{invalid, require};
+use dp_pvi_models::typical;
 use dp_pvi_schema::Schema;
 
 /// Parameters up to which a posterior has a full covariance unless something else is said.
@@ -433,7 +433,8 @@ impl TryFrom<toml::Table> for RawModel {
 
     fn try_from(table: toml::Table) -> Result<Self, String> {
         let (common, options) = split(table, Self::KEYS);
-        let CommonModel { family, approximation, prior_mean, prior_scale, prior_units, formula, outcome, sites, weights, priors } = read(common)?;
+        let CommonModel { family, approximation, prior_mean, prior_scale, prior_units, formula, outcome, sites, weights, priors } =
+            read(common)?;
         let formula = match (formula, outcome) {
             (Some(formula), Some(outcome)) => Some(with_outcome(&formula, &outcome)?),
             (formula, None) => formula,

@@ -20,7 +20,8 @@ use dp_pvi_unsealed::Unsealed;
 const LOGISTIC: &str = "family = \"logistic-regression\"\noutcome = \"cardiac_event\"\nprior_units = \"encoded\"\nprior_scale = 1.0";
 const FULL: &str = "family = \"logistic-regression\"\noutcome = \"cardiac_event\"\napproximation = \"full-covariance\"\nprior_units = \"encoded\"\nprior_scale = 1.0";
 const PROBIT: &str = "family = \"probit-regression\"\noutcome = \"cardiac_event\"\nprior_units = \"encoded\"\nprior_scale = 1.0";
-const NETWORK: &str = "family = \"neural-network\"\noutcome = \"cardiac_event\"\nhidden = [3]\nsamples = 2\nprior_units = \"encoded\"\nprior_scale = 1.0";
+const NETWORK: &str =
+    "family = \"neural-network\"\noutcome = \"cardiac_event\"\nhidden = [3]\nsamples = 2\nprior_units = \"encoded\"\nprior_scale = 1.0";
 const ROUNDS: &str = "schedule = \"synchronous\"\nrounds = 3\n";
 
 /// Model, update and its options, and whether it streams.

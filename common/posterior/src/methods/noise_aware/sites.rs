@@ -71,7 +71,8 @@ impl Sites<'_> {
         let evidence: Vec<Option<Evidence>> = self.sites.iter().map(evidence).collect::<Option<_>>().ok_or(NotTested::Diverged)?;
         let present: Vec<Evidence> = evidence.iter().flatten().cloned().collect();
         let intercept = self.task.parsed_schema().ok().and_then(|schema| schema.intercept()).map(|j| j as usize);
-        let compared = compare(&present, allowance(&self.model), intercept, self.task.priors().widest().powi(-2)).ok_or(NotTested::Diverged)?;
+        let compared =
+            compare(&present, allowance(&self.model), intercept, self.task.priors().widest().powi(-2)).ok_or(NotTested::Diverged)?;
         let mut compared = compared.into_iter();
         Ok(evidence.iter().map(|evidence| evidence.as_ref().and_then(|_| compared.next())).collect())
     }
