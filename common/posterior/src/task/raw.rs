@@ -16,6 +16,9 @@ use dp_pvi_models::spec::check::{invalid, require};
 use dp_pvi_models::typical;
 use dp_pvi_schema::Schema;
 
+/// Most parameters of a run of 20 rounds: each round has noise on all of them.
+const FEW: u32 = 60;
+
 /// Parameters up to which a posterior has a full covariance unless something else is said.
 const LARGEST_USUAL: u32 = 256;
 
@@ -124,7 +127,7 @@ pub struct RawSchema {
 pub struct RawPvi {
     /// `sequential`, `synchronous` or `asynchronous`.
     pub schedule: ScheduleKind,
-    /// Rounds (synchronous, required there).
+    /// Rounds (synchronous). Default of natural gradients: 20, or 10 of more than 60 coefficients; required of other updates.
     pub rounds: Option<Rounds>,
     /// Visits of every site (sequential, asynchronous). Default: 20.
     pub sweeps: Option<u32>,
@@ -263,7 +266,8 @@ impl RawTask {
             "[[model.priors]] are those of a formula's terms: write formula = \"…\" under [model]",
         )?;
         let (schema, design) = self.weighted(dp_pvi_models::spec::schema(schema_text, design.as_ref())?, design)?;
-        let schedule = self.schedule()?;
+        let count = model.rules().parameters(schema.dimension()).count();
+        let schedule = self.schedule(count)?;
         let (units, usual) = self.prior_units(&model)?;
         let prior = PriorSpec { mean: self.model.prior_mean.unwrap_or(0.0), scale: self.model.prior_scale.unwrap_or(usual) };
         let mut task = ResolvedTask {
@@ -279,7 +283,7 @@ impl RawTask {
             schema: schema_text.to_owned(),
             design,
             features: schema.dimension(),
-            dimension: model.rules().parameters(schema.dimension()).count(),
+            dimension: count,
             model,
             feature_bound: schema.row_norm_bound(),
             max_nonzeros: schema.max_nonzeros(),
@@ -371,7 +375,8 @@ impl RawTask {
         Self { pvi: RawPvi { rounds: Some(Rounds::Number(rounds)), ..self.pvi.clone() }, ..self.clone() }
     }
 
-    fn schedule(&self) -> Result<ScheduleSpec, TaskError> {
+    /// Of a task with so many parameters.
+    fn schedule(&self, parameters: u32) -> Result<ScheduleSpec, TaskError> {
         if self.pvi.max_staleness.is_some() && self.pvi.schedule != ScheduleKind::Asynchronous {
             return invalid("max_staleness belongs to schedule = \"asynchronous\"");
         }
@@ -384,6 +389,9 @@ impl RawTask {
             ),
             (ScheduleKind::Sequential, None, sweeps) => Ok(ScheduleSpec::Sequential { sweeps: sweeps.unwrap_or(20) }),
             (ScheduleKind::Synchronous, Some(Rounds::Number(rounds)), None) => Ok(ScheduleSpec::Synchronous { rounds }),
+            (ScheduleKind::Synchronous, None, None) if self.pvi.update == UpdateKind::NaturalGradient => {
+                Ok(ScheduleSpec::Synchronous { rounds: if parameters > FEW { 10 } else { 20 } })
+            }
             (ScheduleKind::Synchronous, Some(Rounds::Auto), None) => {
                 invalid("rounds = \"auto\" is made a number by `dp-pvi-server` and `dp-pvi-sim`: write one here")
             }

@@ -36,11 +36,14 @@ fn an_offset_that_is_no_logarithm_is_refused() {
 
 #[test]
 fn powers_of_a_number_that_is_not_scaled_are_refused_where_the_link_overflows() {
-    let why = refused("poisson-regression", "visits ~ poly(days, 3, raw = TRUE)", "");
+    let encoded = "prior_units = \"encoded\"";
+    let why = refused("poisson-regression", "visits ~ poly(days, 3, raw = TRUE)", encoded);
     assert!(why.contains("e to that is no number") && why.contains("raw = TRUE"), "{why}");
     assert_eq!(refused("poisson-regression", "visits ~ poly(days, 3)", ""), "");
     assert_eq!(refused("poisson-regression", "visits ~ poly(age, 3, raw = TRUE)", ""), "");
-    assert!(refused("poisson-regression", "visits ~ age + days", "").contains("rows are up to"));
+    assert!(refused("poisson-regression", "visits ~ age + days", encoded).contains("rows are up to"));
+    // What a typical difference changes does not depend on the scale.
+    assert_eq!(refused("poisson-regression", "visits ~ age + days", ""), "");
     assert_eq!(refused("poisson-regression", "visits ~ age + days", "prior_units = \"encoded\"\nprior_scale = 0.01"), "");
     // A number has no such link.
     assert_eq!(refused("linear-regression", "visits ~ age + days", "noise_sd = 1.0"), "");
@@ -88,7 +91,7 @@ fn a_prior_that_decides_every_label_or_lets_nothing_differ_is_refused() {
 /// Who got the task from a server checks the same.
 #[test]
 fn the_range_is_checked_where_a_resolved_task_is_read() {
-    let task = resolved("poisson-regression", "visits ~ age + offset(log(days))", "", SCHEMA).unwrap();
+    let task = resolved("poisson-regression", "visits ~ age + offset(log(days))", "prior_units = \"encoded\"", SCHEMA).unwrap();
     let reach = task.reach().unwrap().unwrap();
     assert!(reach.offset.0 == 0.0 && (reach.offset.1 - 2000_f64.ln()).abs() < 1e-12, "{reach:?}");
     // (Intercept) and age: both at most 1, under N(0, 1).

@@ -14,7 +14,7 @@ const SCHEMA: &str = "norm_bound = 2.0\n[[columns]]\nname = \"died\"\nkind = \"b
 
 fn task(options: &str, approximation: &str) -> Result<ResolvedTask, TaskError> {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"{approximation}\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"died\"\napproximation = \"{approximation}\"\nprior_units = \"encoded\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = 6\nupdate = \"natural-gradient\"\n{options}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"add-remove\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
     );
