@@ -42,8 +42,9 @@ pub(crate) fn posterior(
     let same = without.is_none() && gathered.all(|included| Some(included) == first);
     let correlations = if same { correlations } else { correlations.of_some() };
     let weighted = spec.weights_of(&model);
-    let on_the_way =
-        if task.model.rules().predictor().is_some() { OnTheWay::Relinearised(model, spec.curvature_bound) } else { OnTheWay::Linear };
+    // The model's curvature on the way is that of a record whose label is as expected there.
+    let of_predictor = task.model.rules().has_two_classes() || task.model.rules().predictor().is_some_and(|p| p.has_constant_curvature());
+    let on_the_way = if of_predictor { OnTheWay::Relinearised(model, spec.curvature_bound) } else { OnTheWay::Linear };
     let measurements = Measurements { family, measurements, correlations, weighted, on_the_way, prior: task.priors(), near };
     let extrapolated = measurements.extrapolated().ok_or(Absent::Diverged)?;
     let precision = rule.precision(&last, measurements.error_of_the_last(rule.window(), &extrapolated));

@@ -6,7 +6,6 @@ use nalgebra::{DMatrix, DVector};
 use super::{Likelihood, Measurement, Measurements, OnTheWay, mean};
 use dp_pvi_math::relinearised::{Curvatures, Measurement as At, Scale, Taken};
 use dp_pvi_models::expected::expected_curvature;
-use dp_pvi_models::predictor::Shape;
 
 impl Measurements {
     /// The model's curvatures of records. `None` if measurements are not re-linearised, or without an intercept.
@@ -19,13 +18,8 @@ impl Measurements {
         let weighted = self.weighted.as_ref().map(|weighted| (weighted, weighted.squares(&moments, &self.correlations)));
         let of_record = move |z: f64| {
             let both @ [zero, one] = [0.0, 1.0].map(|label| predictor.statistics(z, 0.0, label));
-            let c = match predictor.shape() {
-                _ if is_of_two_classes => expected_curvature(zero, one),
-                // Residual and curvature of a count are linear in the count. This is the curvature of the count whose residual is 0.
-                Shape::LogConcave => zero.curvature + zero.residual / (zero.residual - one.residual) * (one.curvature - zero.curvature),
-                // The curvature depends on the residual alone, which has the same distribution at every predictor.
-                Shape::Normal { .. } | Shape::Other => 1.0,
-            };
+            // Other curvatures are the same at every predictor.
+            let c = if is_of_two_classes { expected_curvature(zero, one) } else { 1.0 };
             let weight = weighted.map_or(1.0, |(weighted, squares)| weighted.weight(both, squares));
             [weight, c.min(*bound)]
         };
