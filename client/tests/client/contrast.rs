@@ -83,7 +83,7 @@ fn a_contrast_has_a_ratio_with_intervals() {
 /// Under a mean field several coefficients together have an estimate, and a sentence in place of the interval.
 #[test]
 fn a_contrast_of_independent_coefficients_has_no_interval() {
-    let task = task("family = \"linear-regression\", outcome = \"days\", noise_sd = 1.0", NUMBER);
+    let task = task("family = \"linear-regression\", outcome = \"days\", noise_sd = 1.0, approximation = \"mean-field\"", NUMBER);
     let asked = Asked::of(&document(&task, &[2.0, 3.0, 1.0, -4.0, 4.0, 4.0, 4.0, 4.0]));
     let text = asked.ask(&["ward=b", "--against", "ward=c"]).expect(0, "").stdout;
     // (0.75 − 0.25) · 4 days.

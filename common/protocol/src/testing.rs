@@ -42,9 +42,12 @@ pub(crate) fn task(pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
 /// A task with more lines about its model.
 pub(crate) fn task_of(model: &str, pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
     let most = if privacy.contains("max_units") { "" } else { "max_units = 4294967296" };
+    let approximation = if model.contains("approximation") { "" } else { "approximation = \"mean-field\"\n" };
+    let units =
+        if model.contains("prior") || !pvi.contains("pvi") && !pvi.contains("natural") { "" } else { "prior_units = \"encoded\"\n" };
     let question = if model.contains("formula") { "" } else { "outcome = \"y\"\n" };
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\n{question}{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{most}\n{privacy}\n"
+        "[model]\nfamily = \"logistic-regression\"\n{question}{approximation}{units}{model}\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\n{most}\n{privacy}\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 1800, min_sites, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()

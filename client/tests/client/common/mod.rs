@@ -188,7 +188,7 @@ impl Outcome {
 /// A resolved task for [`SCHEMA`].
 pub(crate) fn task(update: &str, privacy: &str) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nmodel.prior_units = \"encoded\"\nmodel.approximation = \"mean-field\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "lung-fed", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
@@ -201,7 +201,7 @@ pub(crate) fn private_task(epsilon: f64) -> ResolvedTask {
 /// Four sites, three honest ones counted on, one that may collude.
 pub(crate) fn aggregated_task(epsilon: f64) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n\
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nmodel.prior_units = \"encoded\"\nmodel.approximation = \"mean-field\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\nupdate = \"natural-gradient\"\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = {epsilon:?}\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = 4\ncolluders = 1\nmax_units = 100\n"
     );

@@ -12,8 +12,9 @@ const SCHEMA: &str = "[[columns]]\nname = \"y\"\nkind = \"boolean\"\ntrue_values
     centre = 0\nscale = 1\n[[columns]]\nname = \"b\"\nkind = \"number\"\nlower = -1\nupper = 1\ncentre = 0\nscale = 1\n";
 
 fn task(model: &str, update: &str, privacy: &str) -> ResolvedTask {
+    let approximation = if model.contains("approximation") { "" } else { "approximation = \"mean-field\"\n" };
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\nprior_units = \"encoded\"\n{approximation}{model}\n[schema]\nfile = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 3\n{update}\n[privacy]\nunit = \"record\"\n\
          adjacency = \"replace-one\"\ndelta = 1e-5\n{privacy}trust = \"local\"\nmax_units = 20000\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };

@@ -27,7 +27,7 @@ false_values = ["no"]
 
 fn task(update: &str, privacy: &str) -> ResolvedTask {
     let text = format!(
-        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
+        "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nmodel.prior_units = \"encoded\"\nmodel.approximation = \"mean-field\"\nschema.file = \"s\"\n[pvi]\nschedule = \"sequential\"\nsweeps = 3\n{update}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "f", update_deadline_seconds: 60, min_sites: 1, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
@@ -300,7 +300,7 @@ fn no_ledger_books_more_than_the_statement_says() {
     let site = ClientId::new("hospital-1").unwrap();
     for (growth, first_three, answered_three) in [(3.0, 0.499, 0.955), (10.0, 0.424, 0.996)] {
         let text = format!(
-            "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
+            "model.family = \"logistic-regression\"\nmodel.outcome = \"died\"\nmodel.prior_units = \"encoded\"\nmodel.approximation = \"mean-field\"\nschema.file = \"s\"\n[pvi]\nschedule = \"synchronous\"\nrounds = 5\n\
              update = \"natural-gradient\"\nbudget_growth = {growth:?}\n\
              [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n"
         );

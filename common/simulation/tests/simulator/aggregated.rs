@@ -41,7 +41,7 @@ fn task(rounds: u32, dropouts: u32) -> ResolvedTask {
 
 fn task_with(rounds: u32, dropouts: u32, update: &str) -> ResolvedTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n\
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\nprior_units = \"encoded\"\napproximation = \"mean-field\"\n[schema]\nfile = \"schema.toml\"\n\
          [pvi]\nschedule = \"synchronous\"\nrounds = {rounds}\n{update}\n\
          [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"aggregated\"\n\
          [aggregation]\nsites = 4\ndropouts = {dropouts}\ncolluders = 1\nmax_units = 50\n"

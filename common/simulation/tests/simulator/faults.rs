@@ -63,7 +63,7 @@ impl Scenario {
         };
         let trust = if self == Self::Aggregated { "aggregated" } else { "local" };
         let text = format!(
-            "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
+            "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\nprior_units = \"encoded\"\napproximation = \"mean-field\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n\
              [privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\nepsilon = 1.0\ndelta = 1e-5\ntrust = \"{trust}\"\n{aggregation}"
         );
         let context = ResolveContext { name: "faults", update_deadline_seconds: 1800, min_sites: 2, expected_sites: 4 };

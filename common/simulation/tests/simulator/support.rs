@@ -45,7 +45,7 @@ false_values = ["0"]
 /// A task over three parameters; `pvi` are further lines of its section.
 pub(crate) fn task(pvi: &str, privacy: &str, min_sites: u32) -> ResolvedTask {
     let text = format!(
-        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
+        "[model]\nfamily = \"logistic-regression\"\noutcome = \"y\"\nprior_units = \"encoded\"\napproximation = \"mean-field\"\n[schema]\nfile = \"schema.toml\"\n[pvi]\n{pvi}\n[privacy]\nunit = \"record\"\nadjacency = \"replace-one\"\ndelta = 1e-5\ntrust = \"local\"\nmax_units = 1000000\n{privacy}\n"
     );
     let context = ResolveContext { name: "test", update_deadline_seconds: 1800, min_sites, expected_sites: 3 };
     RawTask::parse(&text).unwrap().resolve(SCHEMA, context).unwrap()
